@@ -5,9 +5,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// EvictionApproval lets one taint evict more pods than a limit allows, or the breaker of an
-// EvictionPolicy let more pods go. It is an object, so that RBAC says who may approve and the audit log who did. It is used
-// once.
+// EvictionApproval lets one taint evict more pods than the limits of TaintPolicies and
+// the breakers of EvictionPolicies allow, or lets the breaker of one EvictionPolicy
+// release more pods. RBAC controls which users may create approvals, and the audit log
+// records the creator of each. An approval for a taint is used once. An approval for an
+// EvictionPolicy is used until the breaker has released maxPods pods, or until the
+// approval expires.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -28,13 +31,14 @@ type EvictionApproval struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what is approved. It cannot be changed.
+	// spec is the approved taint or EvictionPolicy, and the approved number of pods. It
+	// is immutable.
 	//
 	// +required
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="what was approved cannot be changed: delete it and approve anew"
 	Spec EvictionApprovalSpec `json:"spec"`
 
-	// status is what became of the approval.
+	// status is the observed use of the approval. Tollgate writes it.
 	//
 	// +optional
 	Status EvictionApprovalStatus `json:"status,omitzero"`
@@ -50,13 +54,14 @@ type EvictionApprovalList struct {
 	Items []EvictionApproval `json:"items"`
 }
 
-// EvictionApprovalSpec says for which taint of which object, or for which EvictionPolicy,
-// how many pods may go.
+// EvictionApprovalSpec names one taint of one object, or one EvictionPolicy, and the
+// maximum number of pods. Exactly one of node, deviceTaintRule, resourceSlicePatch and
+// evictionPolicy is set.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.node), has(self.deviceTaintRule), has(self.resourceSlicePatch), has(self.evictionPolicy)].exists_one(named, named)",message="name exactly one of node, deviceTaintRule, resourceSlicePatch and evictionPolicy"
 // +kubebuilder:validation:XValidation:rule="has(self.taint) != has(self.evictionPolicy)",message="give taint with node, deviceTaintRule or resourceSlicePatch, and leave it out with evictionPolicy"
 type EvictionApprovalSpec struct {
-	// node is the name of the node that carries the taint.
+	// node is the name of the node that has the taint.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -70,35 +75,37 @@ type EvictionApprovalSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	DeviceTaintRule string `json:"deviceTaintRule,omitempty"`
 
-	// resourceSlicePatch is the name of the ResourceSlicePatch that sets the taint, on
-	// however many devices.
+	// resourceSlicePatch is the name of the ResourceSlicePatch that sets the taint. The
+	// approval covers all devices that the patch selects.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	ResourceSlicePatch string `json:"resourceSlicePatch,omitempty"`
 
-	// evictionPolicy is the name of the EvictionPolicy whose breaker lets the pods go,
-	// because of whichever taints. The breakers of other policies still bind them, and so
-	// do the limits of TaintPolicies.
+	// evictionPolicy is the name of the EvictionPolicy whose breaker releases the pods,
+	// because of any taints. The breakers of other policies and the limits of
+	// TaintPolicies still apply to these pods.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	EvictionPolicy string `json:"evictionPolicy,omitempty"`
 
-	// taint is the taint of the node, DeviceTaintRule or ResourceSlicePatch.
+	// taint is the approved taint of the node, DeviceTaintRule or ResourceSlicePatch. It
+	// is required with these fields, and forbidden with evictionPolicy.
 	//
 	// +optional
 	Taint ApprovedTaint `json:"taint,omitzero"`
 
-	// maxPods is how many pods may go, at most.
+	// maxPods is the maximum number of pods that may leave because of the approval.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	MaxPods int32 `json:"maxPods"`
 
-	// expiresAfter is how long after its creation the approval can be used.
+	// expiresAfter is the time from the creation of the approval to its expiry. Defaults
+	// to 1h; the maximum is 168h.
 	//
 	// +optional
 	// +kubebuilder:default="1h"
@@ -106,59 +113,59 @@ type EvictionApprovalSpec struct {
 	ExpiresAfter metav1.Duration `json:"expiresAfter,omitzero"`
 }
 
-// ApprovedTaint names a taint by key and effect.
+// ApprovedTaint identifies a taint by key and effect.
 //
 // +structType=atomic
 type ApprovedTaint struct {
-	// key is the key of the taint.
+	// key is the taint key.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	Key string `json:"key"`
 
-	// effect is the effect of the taint. Only NoExecute evicts.
+	// effect is the taint effect. It is NoExecute, because no other effect evicts pods.
 	//
 	// +required
 	// +kubebuilder:validation:Enum=NoExecute
 	Effect corev1.TaintEffect `json:"effect"`
 }
 
-// EvictionApprovalStatus says what became of an approval.
+// EvictionApprovalStatus is the observed use of an approval.
 type EvictionApprovalStatus struct {
-	// observedGeneration is the generation of the spec that the status is about.
+	// observedGeneration is the generation of the spec that the status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// usedAt is when the approved taint was seen, or when a breaker first let pods go
-	// because of the approval. An approval that was used cannot be used again for a
-	// taint that comes later.
+	// usedAt is the time at which the approved taint was written, or at which a breaker
+	// first released pods because of the approval. It is absent while the approval is
+	// unused. A used approval does not cover a taint that is written later.
 	//
 	// +optional
 	UsedAt *metav1.Time `json:"usedAt,omitempty"`
 
-	// evicted is how many pods have gone because of it. With evictionPolicy it is as many
-	// as released.
+	// evicted is the number of pods that have left because of the approved taint since
+	// usedAt. With evictionPolicy, it equals released.
 	//
 	// +optional
 	Evicted int32 `json:"evicted,omitempty"`
 
-	// released is how many pods breakers have let go because of it. It is written
-	// before they go.
+	// released is the number of pods that breakers have released because of the approval.
+	// Tollgate writes the number before these pods leave.
 	//
 	// +optional
 	Released int32 `json:"released,omitempty"`
 
-	// releaseID is of the last write of released. It tells after a lost answer whether
-	// the write went through, or another one did.
+	// releaseID is the ID of the last write of released. If the response to a write is
+	// lost, the ID shows whether the API server stored that write or another one.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ReleaseID string `json:"releaseID,omitempty"`
 
-	// conditions of the approval. Ready is True as long as it can be used; its
-	// reason is Open, Used or Expired.
+	// conditions are the conditions of the approval. Ready is True while the approval can
+	// be used; its reason is Open, Used or Expired.
 	//
 	// +optional
 	// +listType=map

@@ -2,10 +2,11 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// EvictionPolicy says how NoExecute taints are carried out: by which method, at what
-// pace, up to which limit, and who is left alone. Of the policies that select a pod
-// and its taint the one with the highest priority decides, then the older, then the
-// first by name. Without a policy pods are deleted at once, as Kubernetes does.
+// EvictionPolicy describes how Tollgate carries out NoExecute taints: the method, the
+// pace, the limit and the protected pods. If several policies select the same pod and
+// taint, the policy with the highest priority decides; of policies with equal priority
+// the oldest one decides, then the first by name. If no policy selects a pod and its
+// taint, Tollgate deletes the pod when it is due, as Kubernetes does.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -25,12 +26,12 @@ type EvictionPolicy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what the policy asks for.
+	// spec is the desired behaviour of the policy.
 	//
 	// +required
 	Spec EvictionPolicySpec `json:"spec"`
 
-	// status is what Tollgate says about the policy.
+	// status is the observed state of the policy. Tollgate writes it.
 	//
 	// +optional
 	Status EvictionPolicyStatus `json:"status,omitzero"`
@@ -46,12 +47,13 @@ type EvictionPolicyList struct {
 	Items []EvictionPolicy `json:"items"`
 }
 
-// EvictionPolicySpec says which evictions are meant and how they are carried out.
+// EvictionPolicySpec selects evictions and describes how Tollgate carries them out.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.window)",message="window was renamed: write inject"
 // +kubebuilder:validation:XValidation:rule="!has(self.deleteAfter) || self.method == 'Evict'",message="deleteAfter needs method Evict: Delete asks no budget"
 type EvictionPolicySpec struct {
-	// taints are the taints whose evictions are meant. Only NoExecute evicts.
+	// taints lists selectors of taints. The policy applies to evictions because of these
+	// taints. Only taints with the effect NoExecute evict pods.
 	//
 	// +required
 	// +listType=atomic
@@ -59,190 +61,206 @@ type EvictionPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Taints []TaintSelector `json:"taints"`
 
-	// namespaceSelector narrows to pods in namespaces with these labels.
+	// namespaceSelector restricts the policy to pods in namespaces with matching labels.
+	// If absent, the policy applies in all namespaces.
 	//
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// podSelector narrows to pods with these labels.
+	// podSelector restricts the policy to pods with matching labels. If absent, the
+	// policy applies to all pods.
 	//
 	// +optional
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
 
-	// priority decides between policies that select the same pod and taint: the
-	// highest wins.
+	// priority decides between policies that select the same pod and taint: the policy
+	// with the highest priority decides about the eviction. Defaults to 0.
 	//
 	// +optional
 	Priority int32 `json:"priority,omitempty"`
 
-	// method is Delete (the default), as Kubernetes does it, or Evict, which honours
-	// PodDisruptionBudgets.
+	// method is the way in which pods are evicted: Delete deletes the pod, as Kubernetes
+	// does; Evict uses the Eviction API, which honours PodDisruptionBudgets. Defaults to
+	// Delete.
 	//
 	// +optional
 	// +kubebuilder:default=Delete
 	Method EvictionMethod `json:"method,omitempty"`
 
-	// deleteAfter is how long after the due time a pod that cannot be evicted is
-	// deleted in spite of its budget. Never when absent. Only with method Evict.
+	// deleteAfter is the time after which Tollgate deletes a pod that cannot be evicted,
+	// despite its PodDisruptionBudget. The time begins when the pod is due. If absent,
+	// Tollgate never deletes such a pod. deleteAfter is valid only with method Evict.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not negative"
 	DeleteAfter *metav1.Duration `json:"deleteAfter,omitempty"`
 
-	// mark is how pods get the DisruptionTarget condition with method Delete. Before (the
-	// default) is as Kubernetes: it is set, then the pod is deleted. ByEvictionAPI takes one
-	// request instead of two, for pods that no PodDisruptionBudget selects: the Eviction API
-	// sets the condition, with reason EvictionByEvictionAPI, and deletes. WhileTerminating
-	// deletes first and sets the condition while the pod terminates, if it lasts that long;
-	// pods of Jobs are marked before all the same.
+	// mark is the way in which pods get the condition DisruptionTarget with method
+	// Delete. Before sets the condition and then deletes the pod, as Kubernetes does.
+	// ByEvictionAPI takes one request instead of two, for pods that no
+	// PodDisruptionBudget selects: the Eviction API sets the condition, with the reason
+	// EvictionByEvictionAPI, and deletes the pod. WhileTerminating deletes the pod and
+	// then sets the condition, if the pod still terminates; pods of Jobs get the
+	// condition before the deletion. Defaults to Before.
 	//
 	// +optional
 	// +kubebuilder:default=Before
 	Mark EvictionMark `json:"mark,omitempty"`
 
-	// pace bounds how fast pods leave.
+	// pace limits how many pods leave per second. If absent, the policy sets no such
+	// limit.
 	//
 	// +optional
 	Pace *EvictionPace `json:"pace,omitempty"`
 
-	// breaker bounds how many pods leave in a window. When that many have left,
-	// further evictions are held until an EvictionApproval lets them go, until what is
-	// held fits into the limit, or until the limit is raised.
+	// breaker limits how many pods leave within a window of time. When the limit is
+	// reached, Tollgate holds further evictions until an EvictionApproval releases them,
+	// until the held evictions fit into the limit, or until the limit is raised. If
+	// absent, the policy sets no such limit.
 	//
 	// +optional
 	Breaker *EvictionBreaker `json:"breaker,omitempty"`
 
-	// protect names pods that are not evicted.
+	// protect selects pods that are not evicted. If absent, the policy protects no pods.
 	//
 	// +optional
 	Protect *EvictionProtection `json:"protect,omitempty"`
 
-	// inject is the toleration that pods and claims are given in mode Window, in which
-	// the controllers of Kubernetes are the deadline. Only taints whose key is given in
-	// full can have one.
+	// inject is the toleration that Tollgate adds to pods and claims in mode Window. It
+	// delays the evictions by the controllers of Kubernetes, so that Tollgate evicts
+	// before them. If inject is set, every key in taints must be complete, without "*".
+	// In mode Window, Tollgate evicts only because of taints with a key for which a
+	// policy has inject.
 	//
 	// +optional
 	Inject *EvictionInjection `json:"inject,omitempty"`
 
-	// window is the former name of inject. A request that sets it is refused; a stored
-	// policy that has it goes on as if it were inject, and is not Ready.
+	// window is the former name of inject. The API server refuses a request that sets it.
+	// A stored policy that has it behaves as if inject had this value, and is not Ready.
 	//
 	// +optional
 	Window *EvictionInjection `json:"window,omitempty"`
 
-	// paused holds all evictions that the policy decides about.
+	// paused holds all evictions that the policy decides about. Defaults to false.
 	//
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 }
 
-// EvictionMethod is how a pod is made to leave.
+// EvictionMethod is the way in which pods are evicted.
 //
 // +kubebuilder:validation:Enum=Delete;Evict
 type EvictionMethod string
 
-// The methods.
+// The eviction methods.
 const (
-	// EvictionMethodDelete deletes the pod, as Kubernetes' own controllers do.
+	// EvictionMethodDelete deletes the pod, as the controllers of Kubernetes do.
 	EvictionMethodDelete EvictionMethod = "Delete"
 	// EvictionMethodEvict uses the Eviction API, which honours PodDisruptionBudgets.
 	EvictionMethodEvict EvictionMethod = "Evict"
 )
 
-// EvictionMark is how a pod gets the DisruptionTarget condition.
+// EvictionMark is the way in which pods get the condition DisruptionTarget.
 //
 // +kubebuilder:validation:Enum=Before;ByEvictionAPI;WhileTerminating
 type EvictionMark string
 
 // The marks.
 const (
-	// EvictionMarkBefore sets the condition before the pod is deleted, as Kubernetes' own
-	// controllers do.
+	// EvictionMarkBefore sets the condition before the deletion of the pod, as the
+	// controllers of Kubernetes do.
 	EvictionMarkBefore EvictionMark = "Before"
-	// EvictionMarkByEvictionAPI has the Eviction API set it.
+	// EvictionMarkByEvictionAPI lets the Eviction API set the condition.
 	EvictionMarkByEvictionAPI EvictionMark = "ByEvictionAPI"
-	// EvictionMarkWhileTerminating sets it after the pod was deleted.
+	// EvictionMarkWhileTerminating sets the condition after the deletion of the pod,
+	// while it terminates.
 	EvictionMarkWhileTerminating EvictionMark = "WhileTerminating"
 )
 
-// LimitScope says which evictions a pace or a breaker is about.
+// LimitScope is the set of evictions to which a pace or a breaker applies.
 //
 // +kubebuilder:validation:Enum=Decided;Selected
 type LimitScope string
 
 // The scopes.
 const (
-	// LimitScopeDecided counts the evictions that the policy decides about.
+	// LimitScopeDecided applies the limit to the evictions that the policy decides about.
 	LimitScopeDecided LimitScope = "Decided"
-	// LimitScopeSelected counts all evictions that the policy selects, also where another
-	// one with a higher priority decides. So one policy that selects everything limits the
-	// whole cluster.
+	// LimitScopeSelected applies the limit to all evictions that the policy selects,
+	// including those that a policy with a higher priority decides about. So one policy
+	// that selects all taints limits the whole cluster.
 	LimitScopeSelected LimitScope = "Selected"
 )
 
-// EvictionPace bounds how fast pods leave.
+// EvictionPace limits how many pods leave per second.
 type EvictionPace struct {
-	// podsPerSecond is how many pods leave in a second in the long run.
+	// podsPerSecond is the number of pods that may leave per second in the long term.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	PodsPerSecond int32 `json:"podsPerSecond"`
 
-	// burst is how many may leave at once; podsPerSecond when absent.
+	// burst is the number of pods that may leave at once. Defaults to podsPerSecond.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	Burst int32 `json:"burst,omitempty"`
 
-	// scope says which evictions are paced together: those that the policy decides
-	// about (Decided, the default) or all that it selects (Selected).
+	// scope selects the evictions to which the pace applies: Decided means those that the
+	// policy decides about, Selected means all that the policy selects. Defaults to
+	// Decided.
 	//
 	// +optional
 	// +kubebuilder:default=Decided
 	Scope LimitScope `json:"scope,omitempty"`
 }
 
-// EvictionBreaker bounds how many pods leave in a window.
+// EvictionBreaker limits how many pods leave within a window of time. If both limits are
+// set, both apply.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.maxPods) || has(self.maxPercent)",message="give maxPods, maxPercent or both"
 type EvictionBreaker struct {
-	// maxPods is how many pods may leave within the window.
+	// maxPods is the maximum number of pods that may leave within the window. If absent,
+	// only maxPercent applies.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	MaxPods *int32 `json:"maxPods,omitempty"`
 
-	// maxPercent is how many of the cluster's pods may leave within the window, at
-	// least one.
+	// maxPercent is the maximum percentage of the cluster's pods that may leave within
+	// the window. It always allows one pod. The percentage refers to the live pods and
+	// those that left within the window. If absent, only maxPods applies.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	MaxPercent *int32 `json:"maxPercent,omitempty"`
 
-	// window is the time over which it is counted.
+	// window is the length of the time over which the breaker counts the pods that leave.
+	// Defaults to 10m; the minimum is 10s, the maximum 24h.
 	//
 	// +optional
 	// +kubebuilder:default="10m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('24h')",message="between 10s and 24h"
 	Window metav1.Duration `json:"window,omitzero"`
 
-	// scope says which evictions are counted and held: those that the policy decides
-	// about (Decided, the default) or all that it selects (Selected).
+	// scope selects the evictions that the breaker counts and holds: Decided means those
+	// that the policy decides about, Selected means all that the policy selects. Defaults
+	// to Decided.
 	//
 	// +optional
 	// +kubebuilder:default=Decided
 	Scope LimitScope `json:"scope,omitempty"`
 }
 
-// EvictionProtection names pods that are not evicted, by their priority class or their labels,
-// in all namespaces or in some.
+// EvictionProtection selects pods that are not evicted, by their priority class or their
+// labels, in all namespaces or in some.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.priorityClassNames) || has(self.podSelector)",message="give priorityClassNames, podSelector or both"
 type EvictionProtection struct {
-	// priorityClassNames are the priority classes of pods that stay.
+	// priorityClassNames lists the names of priority classes. Their pods are protected.
 	//
 	// +optional
 	// +listType=set
@@ -252,15 +270,17 @@ type EvictionProtection struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	PriorityClassNames []string `json:"priorityClassNames,omitempty"`
 
-	// podSelector selects pods that stay by their labels. It must not be empty: use
-	// paused to hold everything.
+	// podSelector selects protected pods by their labels, in addition to
+	// priorityClassNames. It must have at least one requirement: to hold all evictions,
+	// set paused.
 	//
 	// +optional
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
 
-	// namespaces are the namespaces whose pods stay, if priorityClassNames or podSelector
-	// name them; a trailing "*" matches every name with that prefix. Without it, pods of
-	// all namespaces do: whoever may create pods may give them a priority class and labels.
+	// namespaces lists the namespaces in which priorityClassNames and podSelector apply.
+	// A trailing "*" matches every name with that prefix. If absent, they apply in all
+	// namespaces, and a user who may create pods can protect them with a priority class
+	// or labels.
 	//
 	// +optional
 	// +listType=set
@@ -271,10 +291,12 @@ type EvictionProtection struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 
-// EvictionInjection is a toleration that pods and claims are given in mode Window.
+// EvictionInjection is the toleration that Tollgate adds to pods and claims in mode
+// Window.
 type EvictionInjection struct {
-	// seconds are the tolerationSeconds of the toleration that pods and claims are given
-	// when they are created. For that long the controllers of Kubernetes leave them alone.
+	// seconds is the value of tolerationSeconds in the toleration that Tollgate adds to
+	// pods and claims when they are created. During this time, the controllers of
+	// Kubernetes do not evict the pods.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=1
@@ -282,39 +304,40 @@ type EvictionInjection struct {
 	Seconds int64 `json:"seconds"`
 }
 
-// ConditionHeld is the condition type of an EvictionPolicy that holds due pods.
+// ConditionHeld is the type of the condition that is True while an EvictionPolicy holds
+// due pods.
 const ConditionHeld = "Held"
 
-// EvictionPolicyStatus says what Tollgate says about an EvictionPolicy.
+// EvictionPolicyStatus is the observed state of an EvictionPolicy.
 type EvictionPolicyStatus struct {
-	// observedGeneration is the generation of the spec that the status is about.
+	// observedGeneration is the generation of the spec that the status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// held is how many pods have to leave by now and are held back, by this policy's
-	// breaker or because of what it says.
+	// held is the number of pods that are due and that the policy holds, because of its
+	// breaker, paused or protect.
 	//
 	// +optional
 	Held int32 `json:"held"`
 
-	// holding names what carries the taints of pods that are held, those with the
-	// most pods first.
+	// holding lists the objects that have the taints of held pods, with the number of
+	// pods. The objects with the most held pods come first.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Holding []HeldEvictions `json:"holding,omitempty"`
 
-	// breaker is what the breaker has counted. It is written before pods leave, so
-	// that no restart and no other leader counts too few.
+	// breaker is the count of the breaker. Tollgate writes it before pods leave, so that
+	// no pod is missing in the count after a restart or a change of the leader.
 	//
 	// +optional
 	Breaker *EvictionBreakerStatus `json:"breaker,omitempty"`
 
-	// conditions of the policy. Ready is True when the policy is in force as written;
-	// Held is True when pods are held, with the reason BreakerTripped, Paused or
-	// Protected.
+	// conditions are the conditions of the policy. Ready is True when the policy is in
+	// force as written. Held is True while the policy holds pods; its reason is
+	// BreakerTripped, Paused or Protected.
 	//
 	// +optional
 	// +listType=map
@@ -323,88 +346,95 @@ type EvictionPolicyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// HeldEvictions is how many pods are held that have to leave because of what one object
-// carries.
+// HeldEvictions is the number of pods that are held and have to leave because of the
+// taints of one object.
 type HeldEvictions struct {
-	// kind is Node, DeviceTaintRule, ResourceSlicePatch or ResourceSlice.
+	// kind is the kind of the object: Node, DeviceTaintRule, ResourceSlicePatch or
+	// ResourceSlice.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
 
-	// name is the object's.
+	// name is the name of the object.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// pods is how many are held because of it.
+	// pods is the number of held pods.
 	//
 	// +required
 	Pods int32 `json:"pods"`
 }
 
-// EvictionBreakerStatus is what a breaker has counted.
+// EvictionBreakerStatus is the count of a breaker.
 type EvictionBreakerStatus struct {
-	// tripped is when the breaker began to hold; absent while it does not.
+	// tripped is the time at which the breaker began to hold evictions. It is absent
+	// while the breaker holds none.
 	//
 	// +optional
 	Tripped *metav1.MicroTime `json:"tripped,omitempty"`
 
-	// limit is how many pods could leave within the window when it tripped.
+	// limit is the number of pods that were allowed to leave within the window when the
+	// breaker tripped.
 	//
 	// +optional
 	Limit int32 `json:"limit,omitempty"`
 
-	// generation is the generation of the spec by which it tripped.
+	// generation is the generation of the spec with which the breaker tripped.
 	//
 	// +optional
 	Generation int64 `json:"generation,omitempty"`
 
-	// granted are the pods that were given leave to go within the window, a few at a
-	// time and before they went.
+	// granted lists the groups of pods that the breaker allowed to leave within the
+	// window. Tollgate writes a group before its pods leave.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=128
 	Granted []BreakerGrant `json:"granted,omitempty"`
 
-	// writeID is of the last write of all this. It tells after a lost answer whether the
-	// write went through, or another one did.
+	// writeID is the ID of the last write of this count. If the response to a write is
+	// lost, the ID shows whether the API server stored that write or another one.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	WriteID string `json:"writeID,omitempty"`
 }
 
-// BreakerGrant is leave for some pods to go.
+// BreakerGrant is the permission for a group of pods to leave.
 type BreakerGrant struct {
-	// until is when the last of them may have gone.
+	// until is the latest time at which a pod of the group may leave.
 	//
 	// +required
 	Until metav1.MicroTime `json:"until"`
 
-	// pods is how many.
+	// pods is the number of pods in the group.
 	//
 	// +required
 	Pods int32 `json:"pods"`
 }
 
-// AnnotationEvictedBecause is the annotation of events on evicted pods, whose messages are
-// those of Kubernetes: the taint, its object and the device. On the summary events of
-// objects that carry taints, it lists the taints and the object.
+// AnnotationEvictedBecause is an annotation of events. On events about evicted pods,
+// which have the messages of Kubernetes, it contains the taint, its object and the
+// device. On summary events about objects with taints, it lists the taints and the
+// object.
 const AnnotationEvictedBecause = "tollgate.dev/evicted-because"
 
-// Annotations of the events EvictionHeld and EvictionReleased on objects that carry taints.
+// The annotations of the events EvictionHeld and EvictionReleased about objects with
+// taints.
 const (
 	// AnnotationHeldTaint is the taint because of which pods are held.
 	AnnotationHeldTaint = "tollgate.dev/held-taint"
-	// AnnotationHeldReason is the reason, as in the metric tollgate_evictions_held.
+	// AnnotationHeldReason is the reason, as in the label reason of the metric
+	// tollgate_evictions_held.
 	AnnotationHeldReason = "tollgate.dev/held-reason"
-	// AnnotationHeldPolicy is the name of the EvictionPolicy that holds the pods, if one does.
+	// AnnotationHeldPolicy is the name of the EvictionPolicy that holds the pods, if a
+	// policy does.
 	AnnotationHeldPolicy = "tollgate.dev/held-policy"
 )
 
-// AnnotationHeldUpBecause is the annotation of events on pods that the API server does not let go:
-// its answer.
+// AnnotationHeldUpBecause is an annotation of events about pods whose eviction the API
+// server refuses. It contains the response of the API server.
 const AnnotationHeldUpBecause = "tollgate.dev/held-up-because"

@@ -5,9 +5,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GatePolicy says who may open scheduling gates, and who may tighten the
-// scheduling directives of pods that wait behind them (KEP-3838). Every policy
-// that names a gate must name the requester.
+// GatePolicy controls which users may remove scheduling gates from pods, and which users
+// may tighten the scheduling directives of gated pods (KEP-3838). If several policies
+// guard a gate, the user must be an owner in each of them.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -25,12 +25,12 @@ type GatePolicy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what the policy asks for.
+	// spec is the desired behaviour of the policy.
 	//
 	// +required
 	Spec GatePolicySpec `json:"spec"`
 
-	// status is what Tollgate says about the policy.
+	// status is the observed state of the policy. Tollgate writes it.
 	//
 	// +optional
 	Status PolicyStatus `json:"status,omitzero"`
@@ -46,10 +46,10 @@ type GatePolicyList struct {
 	Items []GatePolicy `json:"items"`
 }
 
-// GatePolicySpec says which gates are guarded and who owns them.
+// GatePolicySpec names the guarded gates and their owners.
 type GatePolicySpec struct {
-	// gates are names of scheduling gates, or "prefix/*" for every gate below a
-	// prefix.
+	// gates lists the names of the guarded scheduling gates. "prefix/*" matches every
+	// gate below the prefix.
 	//
 	// +required
 	// +listType=set
@@ -59,17 +59,19 @@ type GatePolicySpec struct {
 	// +kubebuilder:validation:items:MaxLength=317
 	Gates []string `json:"gates"`
 
-	// owners are who may remove the gates, and tighten nodeSelector and
-	// nodeAffinity of pods that they hold. None means nobody.
+	// owners lists the users, groups and service accounts that may remove the gates, and
+	// tighten nodeSelector and nodeAffinity of pods that have the gates. If empty, no
+	// user may do so.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Owners []rbacv1.Subject `json:"owners,omitempty"`
 
-	// validationActions say what happens when the policy is violated: Deny (the
-	// default), Warn, Audit. Deny and Warn together are not allowed, because the
-	// client would be told twice.
+	// validationActions lists the actions that Tollgate takes when a request violates the
+	// policy: Deny refuses the request, Warn sends a warning to the client, Audit adds an
+	// annotation to the audit event. Deny and Warn exclude each other, because the client
+	// would get the same message twice. Defaults to Deny.
 	//
 	// +optional
 	// +listType=set
@@ -79,7 +81,7 @@ type GatePolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="!(self.exists(a, a == 'Deny') && self.exists(a, a == 'Warn'))",message="Deny and Warn exclude each other"
 	ValidationActions []ValidationAction `json:"validationActions,omitempty"`
 
-	// message is shown when the policy refuses or warns.
+	// message is a text that Tollgate adds to the denials and warnings of the policy.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024

@@ -2,15 +2,15 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// PolicyStatus says whether a policy is in force.
+// PolicyStatus is the observed state of a policy.
 type PolicyStatus struct {
-	// observedGeneration is the generation of the spec that the status is about.
+	// observedGeneration is the generation of the spec that the status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions of the policy. Ready is True when every part of the policy is
-	// evaluated.
+	// conditions are the conditions of the policy. Ready is True when Tollgate evaluates
+	// every part of the policy.
 	//
 	// +optional
 	// +listType=map

@@ -9,8 +9,8 @@ import (
 // GroupVersion is the API group and version of the kinds in this package.
 var GroupVersion = schema.GroupVersion{Group: "tollgate.dev", Version: "v1alpha1"}
 
-// AddToScheme registers the kinds of this package with scheme. It always
-// returns nil; the error is there for runtime.SchemeBuilder.
+// AddToScheme registers the kinds of this package with scheme. It always returns nil;
+// runtime.SchemeBuilder requires the error.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&TolerationPolicy{}, &TolerationPolicyList{},

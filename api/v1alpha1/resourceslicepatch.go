@@ -6,10 +6,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ResourceSlicePatch changes what devices look like to the scheduler: their attributes,
-// their capacity and their taints (KEP-5027). What the driver published stays as it is.
-// Of the patches that give a device the same attribute or capacity the one with the
-// highest priority wins, then the older, then the first by name.
+// ResourceSlicePatch changes the attributes, the capacity and the taints of devices as
+// schedulers see them (KEP-5027). It does not change the ResourceSlices that drivers
+// publish. If several patches set the same attribute or capacity of a device, the patch
+// with the highest priority applies; of patches with equal priority the oldest one
+// applies, then the first by name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -31,12 +32,12 @@ type ResourceSlicePatch struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is which devices are patched, and how.
+	// spec selects devices and describes their changes.
 	//
 	// +required
 	Spec ResourceSlicePatchSpec `json:"spec"`
 
-	// status is what Tollgate says about the patch.
+	// status is the observed state of the patch. Tollgate writes it.
 	//
 	// +optional
 	Status ResourceSlicePatchStatus `json:"status,omitzero"`
@@ -52,55 +53,56 @@ type ResourceSlicePatchList struct {
 	Items []ResourceSlicePatch `json:"items"`
 }
 
-// ResourceSlicePatchSpec says which devices are patched, and how.
+// ResourceSlicePatchSpec selects devices and describes their changes.
 type ResourceSlicePatchSpec struct {
-	// devices is the patch.
+	// devices selects devices and describes their changes.
 	//
 	// +required
 	Devices DevicePatch `json:"devices"`
 
-	// publish does nothing, and is refused where it is not stored already. It was to write
-	// the patched attributes and capacity into the ResourceSlices of the driver, for a
-	// scheduler that reads nothing else: drivers take what somebody else writes there for
-	// their own, so that it could not be undone.
+	// publish has no effect. Tollgate refuses to set it in an object that does not have
+	// it. It was planned to write the patched attributes and capacity into the
+	// ResourceSlices of the driver. Such a change could not be undone, because drivers
+	// take over values that another program writes there.
 	//
 	// +optional
 	Publish bool `json:"publish,omitempty"`
 }
 
-// DevicePatch says which devices are patched, and how.
+// DevicePatch selects devices and describes their changes.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.attributes) ? self.attributes.size() : 0) + (has(self.capacity) ? self.capacity.size() : 0) <= 32",message="at most 32 attributes and capacities together"
 type DevicePatch struct {
-	// filter says which devices are patched. Without it, or with one that asks for
-	// nothing, every device of every driver is.
+	// filter selects the devices. If absent or empty, the patch applies to every device
+	// of every driver.
 	//
 	// +optional
 	Filter *DevicePatchFilter `json:"filter,omitempty"`
 
-	// priority decides between patches that give a device the same attribute or
-	// capacity: the highest wins. 0 when absent.
+	// priority decides between patches that set the same attribute or capacity of a
+	// device: the patch with the highest priority applies. Defaults to 0.
 	//
 	// +optional
 	Priority int32 `json:"priority,omitempty"`
 
-	// attributes are set or, if null is set in them, removed. Their names have a
-	// domain; an attribute that a driver publishes without one has the domain of the
-	// driver.
+	// attributes maps names of attributes to the values that devices get. The value null
+	// removes the attribute. Every name includes a domain; an attribute that a driver
+	// publishes without a domain has the name of the driver as its domain.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Attributes map[resourcev1.QualifiedName]NullableDeviceAttribute `json:"attributes,omitempty"`
 
-	// capacity is set in the place of what the driver published, request policy
-	// included. It cannot be removed: set it to 0. Names are as those of attributes.
+	// capacity maps names of capacities to the values that devices get. A value replaces
+	// the published value together with its request policy. A capacity cannot be removed:
+	// set it to 0. The names follow the same rules as the names of attributes.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Capacity map[resourcev1.QualifiedName]PatchedCapacity `json:"capacity,omitempty"`
 
-	// taints are added to those of the driver and of other patches, whatever the
-	// priority is.
+	// taints lists taints that devices get in addition to the taints of the driver and of
+	// other patches. The priority of the patch does not matter for taints.
 	//
 	// +optional
 	// +listType=atomic
@@ -108,40 +110,44 @@ type DevicePatch struct {
 	Taints []PatchedTaint `json:"taints,omitempty"`
 }
 
-// DevicePatchFilter selects the devices that satisfy all that it asks for. It looks at
-// devices as they are published, never as they are patched.
+// DevicePatchFilter selects devices. All fields that are set must match. The filter
+// applies to devices as the driver publishes them, without the changes by patches.
 type DevicePatchFilter struct {
-	// deviceClassName asks for devices that the selectors of this DeviceClass select.
-	// While there is no such class, no device is.
+	// deviceClassName restricts the patch to devices that the selectors of this
+	// DeviceClass select. While the DeviceClass does not exist, the filter selects no
+	// device.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	DeviceClassName *string `json:"deviceClassName,omitempty"`
 
-	// driver asks for devices of a driver.
+	// driver restricts the patch to devices of the driver with this name.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Driver *string `json:"driver,omitempty"`
 
-	// pool asks for devices in pools of that name, which several drivers may have.
+	// pool restricts the patch to devices in pools with this name. Several drivers may
+	// have a pool with the same name.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Pool *string `json:"pool,omitempty"`
 
-	// device asks for devices of that name, which several pools may have.
+	// device restricts the patch to devices with this name. Several pools may have a
+	// device with the same name.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Device *string `json:"device,omitempty"`
 
-	// selectors ask for devices that satisfy all of them. A device for which one of
-	// them fails is not patched; status says so.
+	// selectors restricts the patch to devices that satisfy all selectors. If a selector
+	// fails with an error on a device, the patch does not apply to that device, and the
+	// status reports the error.
 	//
 	// +optional
 	// +listType=atomic
@@ -154,15 +160,16 @@ type DevicePatchFilter struct {
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:MaxProperties=1
 type PatchedDeviceSelector struct {
-	// cel selects by an expression.
+	// cel selects devices by a CEL expression.
 	//
 	// +optional
 	CEL *CELDeviceSelector `json:"cel,omitempty"`
 }
 
-// CELDeviceSelector selects devices by an expression.
+// CELDeviceSelector selects devices by a CEL expression.
 type CELDeviceSelector struct {
-	// expression is about the variable device, as in a ResourceClaim: device.driver,
+	// expression is a CEL expression that is true for the selected devices. As in a
+	// ResourceClaim, it reads the variable device: device.driver,
 	// device.attributes["domain"].name, device.capacity["domain"].name and
 	// device.allowMultipleAllocations.
 	//
@@ -172,19 +179,19 @@ type CELDeviceSelector struct {
 	Expression string `json:"expression"`
 }
 
-// NullableDeviceAttribute is the value of an attribute, or null to remove it. Exactly
-// one of its fields is set.
+// NullableDeviceAttribute is the value of an attribute, or null to remove the attribute.
+// Exactly one of its fields is set.
 //
 // +structType=atomic
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:MaxProperties=1
 type NullableDeviceAttribute struct {
-	// int is a number.
+	// int is an integer.
 	//
 	// +optional
 	IntValue *int64 `json:"int,omitempty"`
 
-	// bool is a truth value.
+	// bool is true or false.
 	//
 	// +optional
 	BoolValue *bool `json:"bool,omitempty"`
@@ -201,7 +208,8 @@ type NullableDeviceAttribute struct {
 	// +kubebuilder:validation:MaxLength=64
 	VersionValue *string `json:"version,omitempty"`
 
-	// ints are numbers. Lists need a scheduler with DRAListTypeAttributes.
+	// ints is a list of integers. Lists need a scheduler with the feature gate
+	// DRAListTypeAttributes.
 	//
 	// +optional
 	// +listType=atomic
@@ -209,7 +217,7 @@ type NullableDeviceAttribute struct {
 	// +kubebuilder:validation:MaxItems=48
 	IntValues []int64 `json:"ints,omitempty"`
 
-	// bools are truth values.
+	// bools is a list of values that are true or false.
 	//
 	// +optional
 	// +listType=atomic
@@ -217,7 +225,7 @@ type NullableDeviceAttribute struct {
 	// +kubebuilder:validation:MaxItems=48
 	BoolValues []bool `json:"bools,omitempty"`
 
-	// strings are strings of at most 64 bytes each.
+	// strings is a list of strings of at most 64 bytes each.
 	//
 	// +optional
 	// +listType=atomic
@@ -226,7 +234,7 @@ type NullableDeviceAttribute struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	StringValues []string `json:"strings,omitempty"`
 
-	// versions are semantic versions of at most 64 bytes each.
+	// versions is a list of semantic versions of at most 64 bytes each.
 	//
 	// +optional
 	// +listType=atomic
@@ -235,68 +243,72 @@ type NullableDeviceAttribute struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	VersionValues []string `json:"versions,omitempty"`
 
-	// null removes the attribute. It is written as {}.
+	// null removes the attribute. Its value is {}.
 	//
 	// +optional
 	NullValue *NullValue `json:"null,omitempty"`
 }
 
-// NullValue stands for nothing. It has no fields.
+// NullValue is the value of the field null. It has no fields.
 type NullValue struct{}
 
-// PatchedCapacity is how much of something a device has.
+// PatchedCapacity is a capacity of a device.
 //
 // +structType=atomic
 type PatchedCapacity struct {
-	// value is how much. A pointer only so that its absence can be told from 0.
+	// value is the amount of the capacity. It is a pointer, so that an absent value
+	// differs from 0.
 	//
 	// +required
 	Value *resource.Quantity `json:"value"`
 
-	// requestPolicy says how requests use the capacity. Only for devices that allow
-	// multiple allocations; others keep what they published.
+	// requestPolicy restricts the amounts that requests can consume. It is only for
+	// devices that allow multiple allocations; other devices keep their published
+	// attributes and capacity.
 	//
 	// +optional
 	RequestPolicy *CapacityRequestPolicy `json:"requestPolicy,omitempty"`
 }
 
-// CapacityRequestPolicy says how requests use a capacity. At most one of validValues
-// and validRange is set, and then default is.
+// CapacityRequestPolicy restricts the amounts of a capacity that requests can consume. At
+// most one of validValues and validRange is set, and default is required with either.
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.validValues) && has(self.validRange))",message="give validValues or validRange, not both"
 type CapacityRequestPolicy struct {
-	// default is what a request uses that does not say how much.
+	// default is the amount that a request consumes if it does not name an amount.
 	//
 	// +optional
 	Default *resource.Quantity `json:"default,omitempty"`
 
-	// validValues are what a request can use, in ascending order. A request for
-	// something between them gets the next larger one.
+	// validValues lists the amounts that a request can consume, in ascending order. A
+	// request for an amount between two of them consumes the larger one.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	ValidValues []resource.Quantity `json:"validValues,omitempty"`
 
-	// validRange is within what a request can use.
+	// validRange is the range of the amounts that a request can consume.
 	//
 	// +optional
 	ValidRange *CapacityRequestRange `json:"validRange,omitempty"`
 }
 
-// CapacityRequestRange is a range of how much a request can use.
+// CapacityRequestRange is a range of amounts that a request can consume.
 type CapacityRequestRange struct {
-	// min is the least. Smaller requests get this.
+	// min is the smallest amount. A request for less consumes min.
 	//
 	// +required
 	Min *resource.Quantity `json:"min"`
 
-	// max is the most.
+	// max is the largest amount. If absent, the range has no upper end.
 	//
 	// +optional
 	Max *resource.Quantity `json:"max,omitempty"`
 
-	// step is by what requests can be more than min. Those between get the next larger.
+	// step is the distance between two amounts, counted from min. A request for an amount
+	// between two steps consumes the larger one. If absent, every amount in the range is
+	// valid.
 	//
 	// +optional
 	Step *resource.Quantity `json:"step,omitempty"`
@@ -306,58 +318,60 @@ type CapacityRequestRange struct {
 //
 // +structType=atomic
 type PatchedTaint struct {
-	// key is the key of the taint.
+	// key is the taint key.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	Key string `json:"key"`
 
-	// value is the value of the taint.
+	// value is the taint value.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Value string `json:"value,omitempty"`
 
-	// effect is None, NoSchedule or NoExecute.
+	// effect is the taint effect: None, NoSchedule or NoExecute. A taint with the effect
+	// None has no effect on pods.
 	//
 	// +required
 	// +kubebuilder:validation:Enum=None;NoSchedule;NoExecute
 	Effect resourcev1.DeviceTaintEffect `json:"effect"`
 
-	// timeAdded is since when the taint counts. When absent, status says since when.
+	// timeAdded is the time from which the taint counts. If absent in the spec, the taint
+	// counts from the time in status.taints, at which Tollgate first saw the taint.
 	//
 	// +optional
 	TimeAdded *metav1.Time `json:"timeAdded,omitempty"`
 }
 
-// ResourceSlicePatchStatus is what Tollgate says about a ResourceSlicePatch.
+// ResourceSlicePatchStatus is the observed state of a ResourceSlicePatch.
 type ResourceSlicePatchStatus struct {
-	// observedGeneration is the generation of the spec that the status is about.
+	// observedGeneration is the generation of the spec that the status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// devicesMatched is how many devices are selected, in the newest slices of each pool.
-	// One that two of those publish counts twice.
+	// devicesMatched is the number of selected devices in the newest ResourceSlices of
+	// each pool. A device that two of these slices publish counts twice.
 	//
 	// +optional
 	DevicesMatched int32 `json:"devicesMatched"`
 
-	// devicesFailed is for how many devices an expression failed. The patch does not
-	// apply to them.
+	// devicesFailed is the number of devices on which an expression failed with an error.
+	// The patch does not apply to these devices.
 	//
 	// +optional
 	DevicesFailed int32 `json:"devicesFailed"`
 
-	// devicesLimited is how many of the selected devices keep the attributes and the
-	// capacity that they published, because what comes out with all patches would not be
-	// allowed in a ResourceSlice.
+	// devicesLimited is the number of selected devices that keep their published
+	// attributes and capacity, because a ResourceSlice does not allow the result of all
+	// patches together.
 	//
 	// +optional
 	DevicesLimited int32 `json:"devicesLimited"`
 
-	// matched names the first of the selected devices, as driver/pool/device.
+	// matched lists the first selected devices, as driver/pool/device.
 	//
 	// +optional
 	// +listType=atomic
@@ -365,29 +379,32 @@ type ResourceSlicePatchStatus struct {
 	// +kubebuilder:validation:items:MaxLength=512
 	Matched []string `json:"matched,omitempty"`
 
-	// failed names the first of the devices for which an expression failed, and why.
+	// failed lists the first devices on which an expression failed, with the error.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	Failed []DevicePatchProblem `json:"failed,omitempty"`
 
-	// limited names the first of the devices that keep what they published, and why.
+	// limited lists the first devices that keep their published attributes and capacity,
+	// with the reason.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	Limited []DevicePatchProblem `json:"limited,omitempty"`
 
-	// taints say since when the taints of the spec count that give no time themselves.
+	// taints lists the taints of the spec without timeAdded, with the time from which
+	// each counts.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Taints []PatchedTaint `json:"taints,omitempty"`
 
-	// conditions of the patch. Ready is True when all of it is in force as written;
-	// EvictionInProgress is as that of a DeviceTaintRule.
+	// conditions are the conditions of the patch. Ready is True when the whole patch is
+	// in force as written. EvictionInProgress has the same meaning as in a
+	// DeviceTaintRule.
 	//
 	// +optional
 	// +listType=map
@@ -396,15 +413,16 @@ type ResourceSlicePatchStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// DevicePatchProblem says why a patch does not change a device, or not all of it.
+// DevicePatchProblem is the reason why a patch does not apply to a device, or applies
+// only in part.
 type DevicePatchProblem struct {
-	// device is driver/pool/device.
+	// device identifies the device, as driver/pool/device.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=512
 	Device string `json:"device"`
 
-	// message says why.
+	// message explains the reason.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=1024

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TaintOperation is what is done to a taint.
+// TaintOperation is a change of a taint.
 //
 // +kubebuilder:validation:Enum=Add;Change;Remove
 type TaintOperation string
@@ -16,14 +16,14 @@ type TaintOperation string
 const (
 	// TaintAdd adds a taint with a new key and effect.
 	TaintAdd TaintOperation = "Add"
-	// TaintChange changes the value or time of a taint.
+	// TaintChange changes the value or the time of a taint.
 	TaintChange TaintOperation = "Change"
 	// TaintRemove removes a taint.
 	TaintRemove TaintOperation = "Remove"
 )
 
-// TaintPolicy says who may set which taints of nodes and devices, which taints
-// nodes are born with, and how many pods a taint may hit.
+// TaintPolicy controls which users may set which taints of nodes and devices, which
+// taints nodes get by their labels, and how many pods a taint may affect.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -41,12 +41,12 @@ type TaintPolicy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what the policy asks for.
+	// spec is the desired behaviour of the policy.
 	//
 	// +required
 	Spec TaintPolicySpec `json:"spec"`
 
-	// status is what Tollgate says about the policy.
+	// status is the observed state of the policy. Tollgate writes it.
 	//
 	// +optional
 	Status PolicyStatus `json:"status,omitzero"`
@@ -62,9 +62,9 @@ type TaintPolicyList struct {
 	Items []TaintPolicy `json:"items"`
 }
 
-// TaintPolicySpec says which taints are governed, and how.
+// TaintPolicySpec selects taints and restricts how they are set.
 type TaintPolicySpec struct {
-	// taints are the governed taints.
+	// taints lists selectors of the governed taints.
 	//
 	// +required
 	// +listType=atomic
@@ -72,17 +72,17 @@ type TaintPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Taints []TaintSelector `json:"taints"`
 
-	// setters say who may set the taints. One that matches is enough; none means
-	// nobody. The system's own controllers may always set the system keys, and a
-	// driver the taints of its own slices.
+	// setters lists the users that may set the governed taints. One matching setter is
+	// enough. If empty, no user may set them. The controllers of Kubernetes may always
+	// set the system keys, and a DRA driver may always set the taints of its own slices.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Setters []TaintSetter `json:"setters,omitempty"`
 
-	// matchConditions are CEL expressions that must all be true for setters and
-	// limits to look at a request.
+	// matchConditions lists CEL expressions that must all be true for setters and limits
+	// to apply to a request.
 	//
 	// +optional
 	// +listType=map
@@ -90,30 +90,32 @@ type TaintPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
 
-	// register says which taints nodes are born with.
+	// register adds taints to nodes by their labels.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Register []TaintRegistration `json:"register,omitempty"`
 
-	// limits bound what setting the taints may do. They hold for setters too; an
-	// EvictionApproval is the way past them.
+	// limits restricts the effect of the governed taints. Limits apply to setters too. An
+	// EvictionApproval allows a write that exceeds a limit.
 	//
 	// +optional
 	Limits *TaintLimits `json:"limits,omitempty"`
 
-	// ttl is how long after its timeAdded a governed taint of a node or of a
-	// ResourceSlicePatch, or a DeviceTaintRule with a governed taint, is removed, and a
-	// patch that has nothing else. What register sets stays.
+	// ttl is the time after timeAdded at which Tollgate removes a governed taint from a
+	// node or a ResourceSlicePatch, or deletes a DeviceTaintRule with a governed taint.
+	// Tollgate deletes a patch that contains nothing else. Taints that register adds
+	// stay. If absent, Tollgate removes no taints. The minimum is 1m.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="at least 1m"
 	TTL *metav1.Duration `json:"ttl,omitempty"`
 
-	// validationActions say what happens when the policy is violated: Deny (the
-	// default), Warn, Audit. Deny and Warn together are not allowed, because the
-	// client would be told twice.
+	// validationActions lists the actions that Tollgate takes when a request violates the
+	// policy: Deny refuses the request, Warn sends a warning to the client, Audit adds an
+	// annotation to the audit event. Deny and Warn exclude each other, because the client
+	// would get the same message twice. Defaults to Deny.
 	//
 	// +optional
 	// +listType=set
@@ -123,21 +125,20 @@ type TaintPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="!(self.exists(a, a == 'Deny') && self.exists(a, a == 'Warn'))",message="Deny and Warn exclude each other"
 	ValidationActions []ValidationAction `json:"validationActions,omitempty"`
 
-	// message is shown when the policy refuses or warns.
+	// message is a text that Tollgate adds to the denials and warnings of the policy.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 }
 
-// TaintSetter allows operations on the governed taints to those it names. All
-// fields that are set must match, and at least one of subjects, rbac and expression
-// is set.
+// TaintSetter allows a set of users to change the governed taints. All fields that are
+// set must match. At least one of subjects, rbac and expression is set.
 //
 // +structType=atomic
 // +kubebuilder:validation:XValidation:rule="has(self.subjects) || (has(self.rbac) && self.rbac) || has(self.expression)",message="a setter names who it is for: set subjects, rbac: true or expression"
 type TaintSetter struct {
-	// subjects are the users, groups and service accounts that the setter is for.
+	// subjects lists the users, groups and service accounts to which the setter applies.
 	//
 	// +optional
 	// +listType=atomic
@@ -145,20 +146,21 @@ type TaintSetter struct {
 	// +kubebuilder:validation:MaxItems=256
 	Subjects []rbacv1.Subject `json:"subjects,omitempty"`
 
-	// rbac allows those who may do verb "taint" on taints.tollgate.dev named by the
-	// key.
+	// rbac restricts the setter to users with the permission for the verb "taint" on
+	// taints.tollgate.dev, with the taint key as the resource name. Defaults to false.
 	//
 	// +optional
 	RBAC bool `json:"rbac,omitempty"`
 
-	// expression is a CEL expression that must be true.
+	// expression is a CEL expression that must be true for the setter to apply.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	Expression string `json:"expression,omitempty"`
 
-	// operations are what may be done: Add, Change, Remove. None given means all.
+	// operations lists the allowed operations: Add, Change, Remove. If absent, all
+	// operations are allowed.
 	//
 	// +optional
 	// +listType=set
@@ -167,17 +169,18 @@ type TaintSetter struct {
 	Operations []TaintOperation `json:"operations,omitempty"`
 }
 
-// TaintRegistration gives taints to nodes by their labels.
+// TaintRegistration adds taints to nodes by their labels.
 //
 // +structType=atomic
 type TaintRegistration struct {
-	// nodeSelector selects the nodes. It must not be empty.
+	// nodeSelector selects the nodes by their labels. It must have at least one
+	// requirement.
 	//
 	// +required
 	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="an empty selector would select every node: name at least one label"
 	NodeSelector metav1.LabelSelector `json:"nodeSelector"`
 
-	// taints are what the nodes get, without a time.
+	// taints lists the taints that the nodes get.
 	//
 	// +required
 	// +listType=atomic
@@ -185,77 +188,85 @@ type TaintRegistration struct {
 	// +kubebuilder:validation:MaxItems=16
 	Taints []RegisteredTaint `json:"taints"`
 
-	// reconcile keeps the taints on nodes that exist already, and puts them on nodes
-	// that come to match. Without it they are set when a node is created, and
-	// restored on nodes that were created while Tollgate was away.
+	// reconcile also adds the taints to existing nodes with matching labels, and keeps
+	// the taints there. If false, Tollgate adds the taints when a node is created, and
+	// later only to nodes that were created while Tollgate was not running. Defaults to
+	// false.
 	//
 	// +optional
 	Reconcile bool `json:"reconcile,omitempty"`
 }
 
-// RegisteredTaint is a taint that nodes get.
+// RegisteredTaint is a taint that nodes get. It has no time.
 type RegisteredTaint struct {
-	// key of the taint.
+	// key is the taint key.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	Key string `json:"key"`
 
-	// value of the taint.
+	// value is the taint value.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Value string `json:"value,omitempty"`
 
-	// effect of the taint.
+	// effect is the taint effect: NoSchedule, PreferNoSchedule or NoExecute.
 	//
 	// +required
 	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
 	Effect corev1.TaintEffect `json:"effect"`
 }
 
-// TaintLimits bound what setting a taint may do.
+// TaintLimits restricts the effect of taints. At least one limit is set.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.maxAffectedPods) || has(self.maxAffectedPercent) || (has(self.requireSelector) && self.requireSelector) || (has(self.requirePreview) && self.requirePreview) || has(self.maxTimeAddedSkew)",message="limits without a limit: set at least one"
 type TaintLimits struct {
-	// maxAffectedPods is how many pods may become due by such taints within window.
+	// maxAffectedPods is the maximum number of pods that have to leave because of
+	// governed taints that are written within window. If absent, the number is not
+	// limited.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxAffectedPods *int32 `json:"maxAffectedPods,omitempty"`
 
-	// maxAffectedPercent is how many of the cluster's live pods, in percent, may
-	// become due by such taints within window. Live are pods on nodes that are neither
-	// finished nor terminating.
+	// maxAffectedPercent is the maximum percentage of the cluster's live pods that have
+	// to leave because of governed taints that are written within window. A live pod is
+	// on a node, and neither finished nor terminating. If absent, the percentage is not
+	// limited.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	MaxAffectedPercent *int32 `json:"maxAffectedPercent,omitempty"`
 
-	// requireSelector refuses DeviceTaintRules over every device.
+	// requireSelector refuses DeviceTaintRules, and ResourceSlicePatches with governed
+	// taints, that select every device. Defaults to false.
 	//
 	// +optional
 	RequireSelector bool `json:"requireSelector,omitempty"`
 
-	// requirePreview refuses the effect NoExecute in a DeviceTaintRule that did not
-	// stand at effect None before, with the same taint and selector.
+	// requirePreview refuses the effect NoExecute in a DeviceTaintRule or
+	// ResourceSlicePatch that did not have the same taint with the effect None, for the
+	// same devices, before. Defaults to false.
 	//
 	// +optional
 	RequirePreview bool `json:"requirePreview,omitempty"`
 
-	// maxTimeAddedSkew is how far the timeAdded that a client writes may be from now,
-	// before or after.
+	// maxTimeAddedSkew is the maximum difference between the present and the timeAdded
+	// that a client writes, before or after. If absent, the policy does not limit the
+	// difference.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s')",message="not negative"
 	MaxTimeAddedSkew *metav1.Duration `json:"maxTimeAddedSkew,omitempty"`
 
-	// window is how long writes count together, so that many small ones count as one.
-	// Each replica of Tollgate counts what it sees: writes that two replicas judge in
-	// the same moment do not know of each other, and pods that left before a replica
-	// was started do not count there.
+	// window is the length of the time over which the affected pods of several writes
+	// count together, so that many small writes cannot exceed a limit. Each replica of
+	// Tollgate counts the writes that it sees. Writes that two replicas judge at the same
+	// moment do not count together, and a replica does not count pods that left before it
+	// started. Defaults to 10m; the minimum is 1s, the maximum 24h.
 	//
 	// +optional
 	// +kubebuilder:default="10m"

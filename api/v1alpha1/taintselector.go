@@ -2,42 +2,42 @@ package v1alpha1
 
 import corev1 "k8s.io/api/core/v1"
 
-// TaintTarget says what carries a taint.
+// TaintTarget is the kind of object that has a taint.
 //
 // +kubebuilder:validation:Enum=Node;Device
 type TaintTarget string
 
 // The targets of taints.
 const (
-	// TaintTargetNode is a taint in the spec of a Node.
+	// TaintTargetNode means taints in the spec of a Node.
 	TaintTargetNode TaintTarget = "Node"
-	// TaintTargetDevice is a taint of a DRA device, set in a ResourceSlice or by
-	// a DeviceTaintRule (KEP-5055).
+	// TaintTargetDevice means taints of a DRA device, which a ResourceSlice, a
+	// DeviceTaintRule (KEP-5055) or a ResourceSlicePatch sets.
 	TaintTargetDevice TaintTarget = "Device"
 )
 
-// TaintSelector selects taints by what carries them, key, value and effect. All
-// fields that are set must match. The system keys of nodes (node.kubernetes.io/* and
-// node.cloudprovider.kubernetes.io/*) are only selected by naming them: with target
-// Node the key "*" leaves them out.
+// TaintSelector selects taints by target, key, value and effect. All fields that are set
+// must match. With target Node, the key "*" does not select the system keys of nodes
+// (node.kubernetes.io/* and node.cloudprovider.kubernetes.io/*): name them to select
+// them.
 //
 // +structType=atomic
 type TaintSelector struct {
-	// target says what carries the taint: Node (the default) or Device.
+	// target is the kind of object that has the taint: Node or Device. Defaults to Node.
 	//
 	// +optional
 	// +kubebuilder:default=Node
 	Target TaintTarget `json:"target,omitempty"`
 
-	// key is a taint key, "prefix/*" for every key below a prefix, or "*" for
-	// every key; of nodes, for every key that is not a system key.
+	// key is a taint key, "prefix/*" for every key below the prefix, or "*" for every
+	// key. With target Node, "*" does not select system keys.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	Key string `json:"key"`
 
-	// values are the taint values selected. None means every value.
+	// values lists the selected taint values. If empty, every value is selected.
 	//
 	// +optional
 	// +listType=set
@@ -45,9 +45,9 @@ type TaintSelector struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Values []string `json:"values,omitempty"`
 
-	// effects are the taint effects selected: NoSchedule, PreferNoSchedule and
-	// NoExecute for nodes, None, NoSchedule and NoExecute for devices. None
-	// given means every effect.
+	// effects lists the selected taint effects: NoSchedule, PreferNoSchedule and
+	// NoExecute for nodes; None, NoSchedule and NoExecute for devices. If empty, every
+	// effect is selected.
 	//
 	// +optional
 	// +listType=set
@@ -55,8 +55,9 @@ type TaintSelector struct {
 	// +kubebuilder:validation:items:Enum=None;NoSchedule;PreferNoSchedule;NoExecute
 	Effects []corev1.TaintEffect `json:"effects,omitempty"`
 
-	// deviceClasses narrows device tolerations to requests for these
-	// DeviceClasses. Only with target Device.
+	// deviceClasses restricts the selector to tolerations in requests for these
+	// DeviceClasses. It is valid only with target Device, and only in policies about
+	// tolerations.
 	//
 	// +optional
 	// +listType=set
@@ -64,8 +65,8 @@ type TaintSelector struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	DeviceClasses []string `json:"deviceClasses,omitempty"`
 
-	// drivers narrows device taints to devices of these DRA drivers. Only with
-	// target Device, and only where taints are selected, not tolerations.
+	// drivers restricts the selector to taints of devices of these DRA drivers. It is
+	// valid only with target Device, and only in policies about taints.
 	//
 	// +optional
 	// +listType=set

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ValidationAction says what happens when a policy is violated. The values and
-// their meaning are those of ValidatingAdmissionPolicyBinding.
+// ValidationAction is an action that Tollgate takes when a request violates a policy. The
+// values have the same meaning as in a ValidatingAdmissionPolicyBinding.
 //
 // +kubebuilder:validation:Enum=Deny;Warn;Audit
 type ValidationAction string
@@ -16,18 +16,19 @@ type ValidationAction string
 const (
 	// Deny refuses the request.
 	Deny ValidationAction = "Deny"
-	// Warn lets the request pass and sends a warning to the client.
+	// Warn allows the request and sends a warning to the client.
 	Warn ValidationAction = "Warn"
-	// Audit lets the request pass and adds an annotation to its audit event.
+	// Audit allows the request and adds an annotation to its audit event.
 	Audit ValidationAction = "Audit"
 )
 
-// ConditionReady is the condition type of objects of this API group that are in force.
+// ConditionReady is the type of the condition that is True for an object that is in
+// force.
 const ConditionReady = "Ready"
 
-// TolerationPolicy says who may tolerate the taints that it guards. Every
-// policy that guards a toleration must grant it; a policy without grants grants
-// it to nobody.
+// TolerationPolicy controls which pods and claims may tolerate the guarded taints. If
+// several policies guard a toleration, each of them must grant it. A policy without
+// grants allows no user to tolerate its taints.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -45,12 +46,12 @@ type TolerationPolicy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what the policy asks for.
+	// spec is the desired behaviour of the policy.
 	//
 	// +required
 	Spec TolerationPolicySpec `json:"spec"`
 
-	// status is what Tollgate says about the policy.
+	// status is the observed state of the policy. Tollgate writes it.
 	//
 	// +optional
 	Status TolerationPolicyStatus `json:"status,omitzero"`
@@ -66,11 +67,12 @@ type TolerationPolicyList struct {
 	Items []TolerationPolicy `json:"items"`
 }
 
-// TolerationPolicySpec says which taints are guarded and who may tolerate them.
+// TolerationPolicySpec selects the guarded taints and names which users and namespaces
+// may tolerate them.
 type TolerationPolicySpec struct {
-	// taints are the guarded taints. A toleration comes under the policy when
-	// some taint exists that one of these selects and that it tolerates, so a
-	// wildcard toleration comes under every policy.
+	// taints lists selectors of the guarded taints. A toleration falls under the policy
+	// if it tolerates at least one possible taint that a selector selects. So a wildcard
+	// toleration falls under every policy.
 	//
 	// +required
 	// +listType=atomic
@@ -78,16 +80,16 @@ type TolerationPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Taints []TaintSelector `json:"taints"`
 
-	// grants say who may tolerate the guarded taints. One that matches is
-	// enough; none means nobody.
+	// grants lists which users and namespaces may tolerate the guarded taints. One
+	// matching grant is enough. If empty, no user may tolerate them.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Grants []TolerationGrant `json:"grants,omitempty"`
 
-	// matchConditions are CEL expressions that must all be true for the policy
-	// to look at a request.
+	// matchConditions lists CEL expressions that must all be true for the policy to apply
+	// to a request.
 	//
 	// +optional
 	// +listType=map
@@ -95,9 +97,10 @@ type TolerationPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
 
-	// validationActions say what happens when the policy is violated: Deny (the
-	// default), Warn, Audit. Deny and Warn together are not allowed, because the
-	// client would be told twice.
+	// validationActions lists the actions that Tollgate takes when a request violates the
+	// policy: Deny refuses the request, Warn sends a warning to the client, Audit adds an
+	// annotation to the audit event. Deny and Warn exclude each other, because the client
+	// would get the same message twice. Defaults to Deny.
 	//
 	// +optional
 	// +listType=set
@@ -107,30 +110,30 @@ type TolerationPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="!(self.exists(a, a == 'Deny') && self.exists(a, a == 'Warn'))",message="Deny and Warn exclude each other"
 	ValidationActions []ValidationAction `json:"validationActions,omitempty"`
 
-	// message is shown when the policy refuses or warns.
+	// message is a text that Tollgate adds to the denials and warnings of the policy.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
-	// messageExpression is a CEL expression for the message; it wins over
-	// message.
+	// messageExpression is a CEL expression that returns the message. It takes precedence
+	// over message. If it fails, Tollgate uses message.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
 	MessageExpression string `json:"messageExpression,omitempty"`
 }
 
-// TolerationGrant allows the guarded tolerations to those it names. All fields
-// that are set must match. At least one of namespaces, namespaceSelector,
-// subjects, rbac and expression is set: objectSelector and maxTolerationSeconds
-// only narrow.
+// TolerationGrant allows a set of users or namespaces to tolerate the guarded taints. All
+// fields that are set must match. At least one of namespaces, namespaceSelector,
+// subjects, rbac and expression is set: objectSelector and maxTolerationSeconds only
+// restrict a grant.
 //
 // +structType=atomic
 // +kubebuilder:validation:XValidation:rule="has(self.namespaces) || has(self.namespaceSelector) || has(self.subjects) || (has(self.rbac) && self.rbac) || has(self.expression)",message="a grant names who it is for: set namespaces, namespaceSelector, subjects, rbac: true or expression (objectSelector and maxTolerationSeconds only narrow)"
 type TolerationGrant struct {
-	// namespaces are namespace names; a trailing "*" matches every name with
-	// that prefix, and "*" alone every namespace.
+	// namespaces lists names of namespaces. A trailing "*" matches every name with that
+	// prefix, and "*" alone matches every namespace.
 	//
 	// +optional
 	// +listType=set
@@ -140,21 +143,21 @@ type TolerationGrant struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Namespaces []string `json:"namespaces,omitempty"`
 
-	// namespaceSelector selects namespaces by their labels. It must not be
-	// empty; to allow every namespace, write namespaces: ["*"].
+	// namespaceSelector selects namespaces by their labels. It must have at least one
+	// requirement; to allow every namespace, write namespaces: ["*"].
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="an empty selector would select everything: name at least one label, or use namespaces: [\"*\"]"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// objectSelector narrows the grant to objects with these labels. Users set
-	// labels of their own pods, so it never stands alone.
+	// objectSelector restricts the grant to objects with matching labels. It needs
+	// another field of the grant, because users choose the labels of their own pods.
 	//
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="an empty selector would select everything: name at least one label"
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 
-	// subjects are the users, groups and service accounts that the grant is for.
+	// subjects lists the users, groups and service accounts to which the grant applies.
 	//
 	// +optional
 	// +listType=atomic
@@ -162,36 +165,38 @@ type TolerationGrant struct {
 	// +kubebuilder:validation:MaxItems=256
 	Subjects []rbacv1.Subject `json:"subjects,omitempty"`
 
-	// rbac grants those who may do verb "tolerate" on taints.tollgate.dev named
-	// by the key: the requesting user or the pod's service account.
+	// rbac restricts the grant to users with the permission for the verb "tolerate" on
+	// taints.tollgate.dev, with the taint key as the resource name. The user is the
+	// requesting user or the service account of the pod. Defaults to false.
 	//
 	// +optional
 	RBAC bool `json:"rbac,omitempty"`
 
-	// expression is a CEL expression that must be true.
+	// expression is a CEL expression that must be true for the grant to apply.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=16384
 	Expression string `json:"expression,omitempty"`
 
-	// maxTolerationSeconds bounds tolerations of NoExecute taints: they must say
-	// tolerationSeconds, and no more than this.
+	// maxTolerationSeconds is the maximum of tolerationSeconds in tolerations of
+	// NoExecute taints. A toleration without tolerationSeconds does not match the grant.
+	// If absent, the time is not limited.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxTolerationSeconds *int64 `json:"maxTolerationSeconds,omitempty"`
 }
 
-// TolerationPolicyStatus says whether the policy is in force.
+// TolerationPolicyStatus is the observed state of a TolerationPolicy.
 type TolerationPolicyStatus struct {
-	// observedGeneration is the generation of the spec that the status is about.
+	// observedGeneration is the generation of the spec that the status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions of the policy. Ready is True when every part of the policy is
-	// evaluated.
+	// conditions are the conditions of the policy. Ready is True when Tollgate evaluates
+	// every part of the policy.
 	//
 	// +optional
 	// +listType=map
@@ -199,25 +204,27 @@ type TolerationPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// violations are the pods that stood before the policy, or came in around it,
-	// and that it would refuse today. Those in kube-system and in the namespace of
-	// Tollgate, which admission never judges, are not counted.
+	// violations counts the existing pods that the policy would refuse today. These pods
+	// are older than the policy, or were created without the webhook. Pods in kube-system
+	// and in the namespace of Tollgate do not count, because admission does not judge
+	// them.
 	//
 	// +optional
 	Violations *TolerationViolations `json:"violations,omitempty"`
 }
 
-// TolerationViolations are pods that a policy would refuse today. What depends on
-// who created a pod is not known any more, and not held against it. Pods in kube-system and
-// in the namespace of Tollgate, which admission never judges, are not counted.
+// TolerationViolations counts the existing pods that a policy would refuse today. The
+// creator of an existing pod is unknown, so conditions about the creator count as
+// satisfied. Pods in kube-system and in the namespace of Tollgate do not count, because
+// admission does not judge them.
 type TolerationViolations struct {
-	// count is how many there are.
+	// count is the number of these pods.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Count int32 `json:"count"`
 
-	// sample names the first few, by namespace and name.
+	// sample lists the first of these pods, by namespace and name.
 	//
 	// +optional
 	// +listType=atomic
@@ -227,20 +234,20 @@ type TolerationViolations struct {
 
 // TolerationViolation is a pod that a policy would refuse today.
 type TolerationViolation struct {
-	// namespace of the pod.
+	// namespace is the namespace of the pod.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 
-	// name of the pod.
+	// name is the name of the pod.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// toleration is the first of its tolerations that the policy does not grant, in
-	// words.
+	// toleration describes the first toleration of the pod that the policy does not
+	// grant.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=1024

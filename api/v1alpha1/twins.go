@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// AnnotationTwins is the annotation of a node that lists its NoSchedule taints that were
-// added in mode Window beside one of NoExecute: the UID of the node, a colon, and
-// "key=value", separated by commas. Tollgate removes those taints, and no others. Only
-// Tollgate may write it.
+// AnnotationTwins is the annotation of a node that lists the NoSchedule taints that
+// Tollgate added in mode Window beside NoExecute taints. Its value is the UID of the
+// node, a colon, and entries "key=value", separated by commas. Tollgate removes only
+// these taints. Only Tollgate may write the annotation.
 const AnnotationTwins = "tollgate.dev/twins"
 
 // FormatTwins returns the value of AnnotationTwins for values by key.
@@ -21,8 +21,8 @@ func FormatTwins(twins map[string]string) string {
 	return strings.Join(texts, ",")
 }
 
-// ParseTwins parses the value without the UID. It skips invalid entries: their taints
-// stay, like those of other writers.
+// ParseTwins parses the value without the UID. It skips invalid entries; their taints
+// stay, as taints of other writers do.
 func ParseTwins(value string) map[string]string {
 	if value == "" {
 		return nil

@@ -10,13 +10,14 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-// AnnotationWindow is the annotation of pods and ResourceClaims that lists the tolerations
-// injected in mode Window: "key=seconds", separated by commas. Tollgate ignores these
-// tolerations when it evicts; the controllers of Kubernetes honor them.
+// AnnotationWindow is the annotation of pods and ResourceClaims that lists the
+// tolerations that Tollgate added in mode Window. Its value has entries "key=seconds",
+// separated by commas. Tollgate ignores these tolerations when it evicts; the controllers
+// of Kubernetes honour them.
 const AnnotationWindow = "tollgate.dev/window"
 
-// WindowToleration is a toleration injected in mode Window: operator Exists for a key,
-// effect NoExecute, with tolerationSeconds.
+// WindowToleration is a toleration that Tollgate added in mode Window. It has a key, the
+// operator Exists, the effect NoExecute and tolerationSeconds.
 type WindowToleration struct {
 	Key     string
 	Seconds int64
@@ -49,8 +50,8 @@ func FormatWindow(given []WindowToleration) string {
 	return strings.Join(texts, ",")
 }
 
-// ParseWindow parses the value of AnnotationWindow. It skips invalid entries: their
-// tolerations count as chosen by a user.
+// ParseWindow parses the value of AnnotationWindow. It skips invalid entries; their
+// tolerations count as tolerations of the user.
 func ParseWindow(value string) []WindowToleration {
 	if value == "" {
 		return nil

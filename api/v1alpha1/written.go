@@ -1,13 +1,14 @@
 package v1alpha1
 
-// DeviceTaintRules represent the taints of a ResourceSlicePatch for schedulers and
-// Kubernetes' own evictor. Each is owned by its patch.
+// DeviceTaintRules carry the taints of a ResourceSlicePatch to schedulers and to the
+// eviction controller of Kubernetes. The patch owns its rules.
 const (
 	// LabelPatch is the label of the DeviceTaintRules of a ResourceSlicePatch. Its value
 	// is the UID of the patch.
 	LabelPatch = "tollgate.dev/resource-slice-patch"
-	// AnnotationPatchEffect is the true effect of a rule with another effect in its spec:
-	// NoExecute where the spec has NoSchedule, so that Kubernetes' own evictor leaves the
-	// pods to Tollgate. It is ignored without LabelPatch.
+	// AnnotationPatchEffect is the annotation with the effect that the patch gives the
+	// taint, if the spec of the rule has another one: a patch with NoExecute has rules
+	// with NoSchedule if the eviction controller of Kubernetes runs, so that only
+	// Tollgate evicts the pods. It is ignored without LabelPatch.
 	AnnotationPatchEffect = "tollgate.dev/patch-effect"
 )

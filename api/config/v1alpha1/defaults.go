@@ -6,11 +6,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Default returns the configuration of an empty file. A file is decoded into it, so that
+// Default returns the configuration of an empty file. Files are decoded into it, so that
 // an explicit zero stays zero and is validated.
 //
-// The defaults are for several replicas. Metrics and health are served on loopback only:
-// every client that reaches them there can read them.
+// The defaults suit several replicas. Metrics and health are served on loopback addresses
+// only: every client that reaches them there can read them.
 func Default() *TollgateConfiguration {
 	const tolerationSeconds = 300 // the API server's own default
 	return &TollgateConfiguration{

@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// LoadPath loads a configuration as Load does, from a file, or from all files named *.yaml
-// or *.yml in a folder, in the order of their names. A setting or feature gate of a later
-// file overrides that of an earlier one. An error names the file.
+// LoadPath loads a configuration as Load does, from a file, or from all files named
+// *.yaml or *.yml in a folder, in the order of their names. A setting or feature gate in
+// a later file overrides the one in an earlier file. An error names the file.
 func LoadPath(path string) (*TollgateConfiguration, error) {
 	files, err := filesOf(path)
 	if err != nil {
@@ -30,8 +30,8 @@ func LoadPath(path string) (*TollgateConfiguration, error) {
 	return config, nil
 }
 
-// filesOf returns path itself, or the files in the folder that it names. A folder without
-// such a file is an error, not the defaults.
+// filesOf returns path itself if it is a file, and otherwise the files in the folder. A
+// folder without such a file is an error, because the defaults would then apply silently.
 func filesOf(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {

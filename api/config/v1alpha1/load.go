@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Load parses a configuration file, YAML or JSON, sets defaults and validates it. Keys are
-// case-sensitive; an unknown or repeated key is an error that names it.
+// Load parses a configuration file, YAML or JSON, on top of the defaults and validates
+// it. Keys are case-sensitive. An unknown or repeated key is an error that names the key.
 func Load(data []byte) (*TollgateConfiguration, error) {
 	config := Default()
 	if err := overlay(config, data); err != nil {
@@ -21,7 +21,8 @@ func Load(data []byte) (*TollgateConfiguration, error) {
 	return config, nil
 }
 
-// overlay decodes a file into config; missing fields stay.
+// overlay decodes a file into config. Fields that the file does not set keep their
+// values.
 func overlay(config *TollgateConfiguration, data []byte) error {
 	// The conversion rejects repeated keys of YAML.
 	asJSON, err := yaml.YAMLToJSONStrict(data)

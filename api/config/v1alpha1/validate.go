@@ -105,7 +105,7 @@ func (c *AuthenticationConfiguration) validate(path *field.Path) field.ErrorList
 }
 
 // expected reports whether the API server is configured to send tokens. Enabled, the
-// default, does not suffice: API servers of Kubernetes 1.37 issue tokens, but send none.
+// default, does not suffice: API servers of Kubernetes 1.37 issue tokens but send none.
 func (c *WebhookTokensConfiguration) expected() bool {
 	return c.Enabled && (c.Audience != "" || c.Issuer != "")
 }
@@ -124,8 +124,8 @@ func (c *ClientCAConfiguration) validate(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// subjects validates names in certificates, which are compared whole: a pattern would
-// match none.
+// subjects validates names in certificates. The names are compared whole, so a pattern
+// would match none.
 func subjects(names []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range names {
@@ -164,9 +164,9 @@ func (c *CertificatesConfiguration) validate(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateDurations checks the requirements of package certs: a serving certificate that
-// can be renewed in time, and a CA that outlives its certificates and the delay of a
-// roll-over.
+// validateDurations checks the requirements of package certs: Tollgate must be able to
+// renew a serving certificate in time, and the CA must outlive its certificates and the
+// delay of a roll-over.
 func (c *CertificatesConfiguration) validateDurations(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	const shortest, shortestCA = 10 * time.Second, time.Hour
@@ -188,7 +188,8 @@ func (c *AdmissionConfiguration) validate(path *field.Path) field.ErrorList {
 	return append(errs, users(c.WorkloadControllers, path.Child("workloadControllers"))...)
 }
 
-// users validates names of users, which are compared whole: a pattern would match none.
+// users validates names of users. The names are compared whole, so a pattern would match
+// none.
 func users(names []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]struct{}{}
@@ -254,7 +255,7 @@ func webhookURL(value string, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// isHost reports whether a certificate can be good for a host.
+// isHost reports whether a certificate can be valid for a host.
 func isHost(host string) bool {
 	return net.ParseIP(host) != nil || len(validation.IsDNS1123Subdomain(host)) == 0
 }
