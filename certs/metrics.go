@@ -59,19 +59,19 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		expiry: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tollgate_certificate_expiry_timestamp_seconds",
-			Help: "When the serving certificate in use by this replica, and the CA that signs, expire, in seconds since the epoch.",
+			Help: "Time at which the serving certificate of this replica, or the CA that signs, expires, in seconds since the epoch.",
 		}, []string{"certificate"}),
 		lifetime: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tollgate_certificate_lifetime_seconds",
-			Help: "For how long the certificate is valid, from its beginning to its end. One of Tollgate's own is renewed when a third of that is left.",
+			Help: "Time between the beginning and the end of the validity of the certificate, in seconds. Tollgate renews its own certificates when a third of this time is left.",
 		}, []string{"certificate"}),
 		renewals: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_certificate_renewals_total",
-			Help: "Certificates issued by this replica, or, if they come from files, taken into use.",
+			Help: "Certificates that this replica issued or, if they come from files, began to use.",
 		}, []string{"certificate"}),
 		errors: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_certificate_errors_total",
-			Help: "What stood in the way of a certificate being issued, stored, published or used.",
+			Help: "Errors that prevented a certificate from being issued, stored, published or used, by reason.",
 		}, []string{"reason"}),
 	}
 	// A rate needs a first sample of zero.

@@ -62,36 +62,36 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}),
 		evictions: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_evictions_total",
-			Help: "Evictions that came to an end, by the kind of object that carries the taint, the method, and the outcome: evicted, or overtaken because the pod was gone or terminating already.",
+			Help: "Evictions that ended, by the kind of the object with the taint, the method and the outcome: evicted, or overtaken if the pod was already gone or terminating.",
 		}, []string{"source", "method", "outcome"}),
 		lateness: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "tollgate_eviction_lateness_seconds",
-			Help:    "Time between the moment a pod had to leave and the moment its deletion was accepted.",
+			Help:    "Time from the moment at which a pod was due until the API server accepted its deletion, in seconds.",
 			Buckets: []float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
 		}, []string{"source"}),
 		misfit: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tollgate_mode_misfit",
-			Help: "1 while what the cluster does does not fit the mode of Tollgate, by what is wrong.",
+			Help: "1 while the state of the cluster does not fit eviction.mode, by reason.",
 		}, []string{"reason"}),
 		loops: factory.NewCounter(prometheus.CounterOpts{
 			Name: "tollgate_eviction_loops_total",
-			Help: "Times that pods of one controller were found to be evicted again and again because of one taint.",
+			Help: "Times that the pods of one controller were evicted again and again because of one taint.",
 		}),
 		retries: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_eviction_retries_total",
-			Help: "Attempts to evict a pod that have to be repeated, by reason.",
+			Help: "Attempts to evict a pod that Tollgate has to repeat, by reason.",
 		}, []string{"reason"}),
 		dropped: factory.NewCounter(prometheus.CounterOpts{
 			Name: "tollgate_eviction_events_dropped_total",
-			Help: "Events on pods that were not written because there were too many at once.",
+			Help: "Events about pods that were not written, because there were too many at once.",
 		}),
 		stamped: factory.NewCounter(prometheus.CounterOpts{
 			Name: "tollgate_taints_stamped_total",
-			Help: "NoExecute taints found on nodes without a time and given one.",
+			Help: "NoExecute taints of nodes without a time to which Tollgate added the time.",
 		}),
 		oddTimes: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_taint_times_odd_total",
-			Help: "NoExecute taints of nodes and of DeviceTaintRules whose time is far ahead of or far behind the moment they appeared.",
+			Help: "NoExecute taints of nodes and DeviceTaintRules whose time differs by more than five minutes from the moment at which they appeared, by direction.",
 		}, []string{"direction"}),
 	}
 	reg.MustRegister(BookCollector{m})
@@ -107,11 +107,11 @@ var carrierKinds = []tracker.SourceKind{tracker.SourceNode, tracker.SourceSlice,
 // The metrics that are computed from the book at each scrape.
 var (
 	pendingDesc = prometheus.NewDesc("tollgate_evictions_pending",
-		"Pods that have to leave, now or at a time that is set.", []string{"source"}, nil)
+		"Pods that have to leave now or later, by the kind of the object with the taint.", []string{"source"}, nil)
 	heldDesc = prometheus.NewDesc("tollgate_evictions_held",
-		"Pods that have to leave by now and are held, by the kind of object that carries the taint and by what holds them.", []string{"source", "reason"}, nil)
+		"Pods that are due and held, by the kind of the object with the taint and the reason.", []string{"source", "reason"}, nil)
 	overdueDesc = prometheus.NewDesc("tollgate_eviction_overdue_seconds",
-		"For how long the pod has had to leave that should have left first, of the pods that nothing holds. 0 when there is none, and on replicas that do not lead.", nil, nil)
+		"Longest time for which a pod has been due that nothing holds, in seconds. 0 if there is no such pod, and on replicas that do not lead.", nil, nil)
 )
 
 // BookCollector computes the numbers of pending and held evictions at each scrape.

@@ -62,7 +62,7 @@ taint_eviction_controller_pod_deletion_duration_seconds_count 2
 # HELP taint_eviction_controller_pod_deletions_total Total number of Pods deleted by TaintEvictionController since its start.
 # TYPE taint_eviction_controller_pod_deletions_total counter
 taint_eviction_controller_pod_deletions_total 2
-# HELP tollgate_evictions_total Evictions that came to an end, by the kind of object that carries the taint, the method, and the outcome: evicted, or overtaken because the pod was gone or terminating already.
+# HELP tollgate_evictions_total Evictions that ended, by the kind of the object with the taint, the method and the outcome: evicted, or overtaken if the pod was already gone or terminating.
 # TYPE tollgate_evictions_total counter
 tollgate_evictions_total{method="delete",outcome="evicted",source="node"} 2
 tollgate_evictions_total{method="delete",outcome="gone",source="node"} 1
@@ -104,7 +104,7 @@ device_taint_eviction_controller_pod_deletions_total 2
 # HELP taint_eviction_controller_pod_deletions_total Total number of Pods deleted by TaintEvictionController since its start.
 # TYPE taint_eviction_controller_pod_deletions_total counter
 taint_eviction_controller_pod_deletions_total 0
-# HELP tollgate_evictions_total Evictions that came to an end, by the kind of object that carries the taint, the method, and the outcome: evicted, or overtaken because the pod was gone or terminating already.
+# HELP tollgate_evictions_total Evictions that ended, by the kind of the object with the taint, the method and the outcome: evicted, or overtaken if the pod was already gone or terminating.
 # TYPE tollgate_evictions_total counter
 tollgate_evictions_total{method="delete",outcome="evicted",source="devicetaintrule"} 1
 tollgate_evictions_total{method="delete",outcome="evicted",source="resourceslice"} 1

@@ -41,25 +41,25 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"endpoint", "resource", "operation", "verdict", "dry_run"}),
 		duration: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "tollgate_admission_duration_seconds",
-			Help:    "Time from the header of a review to its verdict, in seconds.",
+			Help:    "Time from the receipt of the header of a review to its verdict, in seconds.",
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1},
 		}, []string{"endpoint", "resource", "verdict"}),
 		findings: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_policy_findings_total",
-			Help: "What was found not to be as a policy, or a rule that holds without one (none), asks: by the kind and the name of the policy, the reason (see docs/refusals.md), and what followed (deny, warn, audit). What violates several policies counts for each. Dry runs count too.",
+			Help: "Violations of policies, by the kind and the name of the policy (none for a rule without a policy), the reason (see docs/refusals.md) and the action (deny, warn, audit). A violation of several policies counts for each of them. Dry runs count too.",
 		}, []string{"kind", "policy", "reason", "action"}),
 		named: &named{policies: map[string]struct{}{}},
 		refusals: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_admission_refused_total",
-			Help: "HTTP requests refused before a verdict, by endpoint and HTTP status.",
+			Help: "HTTP requests that were refused before a verdict, by endpoint and HTTP status.",
 		}, []string{"endpoint", "status"}),
 		panics: factory.NewCounter(prometheus.CounterOpts{
 			Name: "tollgate_admission_panics_total",
-			Help: "Panics while judging a review. Each is a defect; its stack is in the log.",
+			Help: "Panics during the evaluation of a review. Each panic is a defect; its stack is in the log.",
 		}),
 		connections: factory.NewCounter(prometheus.CounterOpts{
 			Name: "tollgate_admission_connections_closed_total",
-			Help: "Connections closed because too many were open, of one client's address or of all.",
+			Help: "Connections that were closed because too many were open, from one client address or in total.",
 		}),
 	}
 }

@@ -58,11 +58,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return &Metrics{
 		violations: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tollgate_policy_violations",
-			Help: "Existing pods that a TolerationPolicy or the guard of a PlacementPolicy would refuse today, by the kind and the name of the policy, as the leader last found.",
+			Help: "Existing pods that a TolerationPolicy or the guard of a PlacementPolicy would refuse today, by the kind and the name of the policy, at the last check by the leader.",
 		}, []string{"kind", "policy"}),
 		duration: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "tollgate_policy_audit_duration_seconds",
-			Help: "How long the last look at all pods took.",
+			Help: "Duration of the last check of all pods, in seconds.",
 		}),
 	}
 }

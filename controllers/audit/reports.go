@@ -73,7 +73,7 @@ const (
 // NewReportMetrics registers the metrics with reg.
 func NewReportMetrics(reg prometheus.Registerer) *ReportMetrics {
 	return &ReportMetrics{writes: controller.NewCounter(reg, "tollgate_policy_report_writes_total",
-		"Writes of Reports of OpenReports by the leader, and those that failed.", "outcome", outcomeWritten, outcomeDeleted, outcomeFailed)}
+		"Writes of Reports of OpenReports by the leader, by outcome.", "outcome", outcomeWritten, outcomeDeleted, outcomeFailed)}
 }
 
 // findings are the violations by the pods of one namespace.

@@ -47,11 +47,11 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return &Metrics{
 		writes: controller.NewCounter(reg, "tollgate_noschedule_pair_writes_total",
-			"DeviceTaintRules that were written so that pods with a toleration that ends do not come back to a device.",
+			"Writes of DeviceTaintRules with NoSchedule taints, so that pods whose toleration ends do not return to a device, by operation.",
 			"operation", controllers.OperationCreate, controllers.OperationUpdate, controllers.OperationDelete),
 		left: promauto.With(reg).NewGauge(prometheus.GaugeOpts{
 			Name: "tollgate_noschedule_unpaired_devices",
-			Help: "Taints of effect NoExecute, published by drivers, that have no NoSchedule taint beside them because there are too many.",
+			Help: "Taints with the effect NoExecute, published by drivers, that have no paired NoSchedule taint because there are too many of them.",
 		}),
 	}
 }

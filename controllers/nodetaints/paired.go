@@ -40,7 +40,7 @@ type PairingMetrics struct {
 // NewPairingMetrics registers the metrics with reg.
 func NewPairingMetrics(reg prometheus.Registerer) *PairingMetrics {
 	return &PairingMetrics{writes: controller.NewCounter(reg, "tollgate_node_twin_writes_total",
-		"NoSchedule taints that were written beside NoExecute taints of nodes, so that evicted pods do not come back.",
+		"Writes of NoSchedule taints beside NoExecute taints of nodes, so that evicted pods do not return, by operation.",
 		"operation", operationAdd, operationChange, operationRemove)}
 }
 

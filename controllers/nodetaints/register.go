@@ -50,15 +50,15 @@ func NewRegisterMetrics(reg prometheus.Registerer) *RegisterMetrics {
 	factory := promauto.With(reg)
 	return &RegisterMetrics{
 		taints: controller.NewCounter(reg, "tollgate_registered_taints_total",
-			"Taints that were added to nodes because a TaintPolicy or the guard of a PlacementPolicy registers them: the policy keeps them on its nodes, or the node was created without them.",
+			"Registered taints of a TaintPolicy or the guard of a PlacementPolicy that were added to existing nodes, by cause: the policy keeps them on its nodes (reconciled), or the node was created without them (restored).",
 			"why", whyReconciled, whyRestored),
 		intolerantPods: factory.NewCounter(prometheus.CounterOpts{
 			Name: "tollgate_slipped_pods_total",
-			Help: "Pods found on nodes that were created without a registered taint, and that do not tolerate it.",
+			Help: "Pods that were found on nodes created without a registered taint, and that do not tolerate the taint.",
 		}),
 		heldNodes: factory.NewGauge(prometheus.GaugeOpts{
 			Name: "tollgate_held_registrations",
-			Help: "Nodes that are not given a registered taint of effect NoExecute, because a limit of a TaintPolicy does not allow to evict so many pods.",
+			Help: "Nodes that do not get a registered taint with the effect NoExecute, because a limit of a TaintPolicy does not allow so many evictions.",
 		}),
 	}
 }

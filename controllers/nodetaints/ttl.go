@@ -48,7 +48,7 @@ type TTLMetrics struct{ expired *prometheus.CounterVec }
 // NewTTLMetrics registers the metrics with reg.
 func NewTTLMetrics(reg prometheus.Registerer) *TTLMetrics {
 	return &TTLMetrics{expired: controller.NewCounter(reg, "tollgate_expired_taints_total",
-		"Taints of nodes and ResourceSlicePatches, and DeviceTaintRules, that were removed because the ttl of a TaintPolicy was over.",
+		"Taints of nodes and ResourceSlicePatches, and DeviceTaintRules, that were removed at the end of the ttl of a TaintPolicy, by source.",
 		"source", sourceNode, sourceRule, sourcePatch)}
 }
 

@@ -91,7 +91,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "1 while the leader cannot register the webhooks that the policies in force need, otherwise 0.",
 		}),
 		writes: controller.NewCounter(reg, "tollgate_webhook_registration_writes_total",
-			"Writes of the webhooks by the leader.", "configuration", string(Validating), string(Mutating)),
+			"Writes of the webhook configurations by the leader.", "configuration", string(Validating), string(Mutating)),
 	}
 }
 

@@ -55,11 +55,11 @@ func NewWatchMetrics(reg prometheus.Registerer) *WatchMetrics {
 	m := &WatchMetrics{
 		registered: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tollgate_webhooks_registered",
-			Help: "Webhooks in the configuration by which the API server calls Tollgate, as the leader sees it: 0 if it is missing.",
+			Help: "Webhooks in a webhook configuration of Tollgate, as the leader sees it. 0 if the configuration is missing.",
 		}, []string{"configuration"}),
 		changes: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_webhook_configuration_changes_total",
-			Help: "Changes of the configuration by which the API server calls Tollgate, but for what Tollgate writes itself, that the leader saw.",
+			Help: "Changes of a webhook configuration of Tollgate that the leader saw, except for writes by Tollgate.",
 		}, []string{"configuration", "change"}),
 	}
 	for _, c := range []Kind{Validating, Mutating} {

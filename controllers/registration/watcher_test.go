@@ -328,7 +328,7 @@ func TestE10WebhooksThatAreDeletedOrEditedAreSaid(t *testing.T) {
 	registered(2, "validating")
 
 	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP tollgate_webhook_configuration_changes_total Changes of the configuration by which the API server calls Tollgate, but for what Tollgate writes itself, that the leader saw.
+# HELP tollgate_webhook_configuration_changes_total Changes of a webhook configuration of Tollgate that the leader saw, except for writes by Tollgate.
 # TYPE tollgate_webhook_configuration_changes_total counter
 tollgate_webhook_configuration_changes_total{change="created",configuration="mutating"} 0
 tollgate_webhook_configuration_changes_total{change="created",configuration="validating"} 1

@@ -55,7 +55,7 @@ type Metrics struct {
 // NewMetrics registers the metrics with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return &Metrics{writes: controller.NewCounter(reg, "tollgate_patch_rule_writes_total",
-		"DeviceTaintRules that were written for the taints of ResourceSlicePatches.",
+		"Writes of DeviceTaintRules for the taints of ResourceSlicePatches, by operation.",
 		"operation", controllers.OperationCreate, controllers.OperationUpdate, controllers.OperationDelete)}
 }
 

@@ -51,7 +51,7 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return &Metrics{used: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "tollgate_eviction_approvals_used_total",
-		Help: "EvictionApprovals that were used, by the kind of what they are for: a write was let through that a limit of a TaintPolicy forbids, or a breaker let pods go. The leader counts them.",
+		Help: "EvictionApprovals that were used for a write beyond a limit of a TaintPolicy, or for pods that a breaker released, by the kind of the approved object. Only the leader counts them.",
 	}, []string{"source"})}
 }
 

@@ -29,19 +29,19 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		tripped: with.NewGauge(prometheus.GaugeOpts{
 			Name: "tollgate_breakers_tripped",
-			Help: "EvictionPolicies whose breaker holds evictions, as the leader knows them.",
+			Help: "EvictionPolicies whose breaker holds evictions. Only the leader counts them.",
 		}),
 		trips: with.NewCounter(prometheus.CounterOpts{
 			Name: "tollgate_breaker_trips_total",
-			Help: "How often the breaker of an EvictionPolicy began to hold evictions.",
+			Help: "Times that the breaker of an EvictionPolicy began to hold evictions.",
 		}),
 		releases: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_breaker_releases_total",
-			Help: "How often a breaker ceased to hold evictions: because what it held fits into its limit again (fits), or because the limit was raised or removed (limit).",
+			Help: "Times that a breaker stopped holding evictions, by reason: the held evictions fit into the limit again (fits), or the limit was raised or removed (limit).",
 		}, []string{"reason"}),
 		writes: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_breaker_writes_total",
-			Help: "Writes of what breakers have counted into EvictionPolicies, and of what they released into EvictionApprovals, by outcome.",
+			Help: "Writes of the counts of breakers into EvictionPolicies, and of their releases into EvictionApprovals, by outcome.",
 		}, []string{"outcome"}),
 	}
 	for _, reason := range []string{releasedAsFits, releasedByLimit} {

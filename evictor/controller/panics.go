@@ -17,7 +17,7 @@ const panicPause = time.Second
 // caught counts panics for the process, since the queues of all controllers share a metric.
 var caught = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "tollgate_worker_panics_total",
-	Help: "Panics while working on an item of a queue, by the name of the queue. Each is a defect; its stack is in the log. The item is tried again.",
+	Help: "Panics during the processing of an item of a queue, by the name of the queue. Each panic is a defect; its stack is in the log. Tollgate tries the item again.",
 }, []string{"queue"})
 
 // RegisterPanics registers the metric of panics with reg.

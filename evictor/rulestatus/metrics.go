@@ -19,7 +19,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // NewPatchMetrics returns metrics of the status of patches registered with reg.
 func NewPatchMetrics(reg prometheus.Registerer) *Metrics {
 	return newMetrics(reg, "tollgate_patch_status_writes_total",
-		"Attempts to write the conditions of a ResourceSlicePatch that are about evictions, by outcome.")
+		"Attempts to write the eviction conditions of a ResourceSlicePatch, by outcome.")
 }
 
 func newMetrics(reg prometheus.Registerer, name, help string) *Metrics {

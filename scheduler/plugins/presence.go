@@ -36,7 +36,7 @@ const (
 var presenceFailures = metrics.NewCounter(&metrics.CounterOpts{
 	Subsystem:      "tollgate_scheduler",
 	Name:           "presence_failures_total",
-	Help:           "Renewals of the Lease by which the scheduler says that it obeys ResourceSlicePatches that failed.",
+	Help:           "Failed renewals of the Lease that shows that the scheduler applies ResourceSlicePatches.",
 	StabilityLevel: metrics.ALPHA,
 })
 

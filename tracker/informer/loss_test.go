@@ -170,7 +170,7 @@ func TestWhatALossIsSaidToBe(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		require.NoError(t, testutil.GatherAndCompare(w.registry, strings.NewReader(`
-			# HELP tollgate_relists_doubted_total Lists that had lost more than half of the objects that were known, by resource and what a second list said.
+			# HELP tollgate_relists_doubted_total Lists without more than half of the known objects, by resource and the outcome of a second list (confirmed, contradicted, unanswered).
 			# TYPE tollgate_relists_doubted_total counter
 			tollgate_relists_doubted_total{outcome="confirmed",resource="nodes"} 1
 		`), "tollgate_relists_doubted_total"))

@@ -21,7 +21,7 @@ const (
 )
 
 var silenceDesc = prometheus.NewDesc("tollgate_cache_silence_seconds",
-	"Seconds since the API server last said something on the watch of a resource. An API server says something once a minute.",
+	"Time since the API server last sent an event or a bookmark on the watch of a resource, in seconds. It sends a bookmark about once a minute.",
 	[]string{"resource"}, nil)
 
 // Metrics says how a Guard finds the API server.
@@ -40,11 +40,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		restarts: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_watch_restarts_total",
-			Help: "Watches that were begun anew because nothing came, by resource and reason: silent, or not even answered.",
+			Help: "Watches that were restarted because the API server sent nothing, by resource and reason: silent, or unanswered if it did not accept the watch.",
 		}, []string{"resource", "reason"}),
 		doubted: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_relists_doubted_total",
-			Help: "Lists that had lost more than half of the objects that were known, by resource and what a second list said.",
+			Help: "Lists without more than half of the known objects, by resource and the outcome of a second list (confirmed, contradicted, unanswered).",
 		}, []string{"resource", "outcome"}),
 		silences: map[string]func() (time.Duration, bool){},
 	}

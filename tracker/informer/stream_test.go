@@ -173,7 +173,7 @@ func TestSilenceIsShown(t *testing.T) {
 		defer w.stop()
 		time.Sleep(42 * time.Second)
 		require.NoError(t, testutil.GatherAndCompare(w.registry, strings.NewReader(`
-			# HELP tollgate_cache_silence_seconds Seconds since the API server last said something on the watch of a resource. An API server says something once a minute.
+			# HELP tollgate_cache_silence_seconds Time since the API server last sent an event or a bookmark on the watch of a resource, in seconds. It sends a bookmark about once a minute.
 			# TYPE tollgate_cache_silence_seconds gauge
 			tollgate_cache_silence_seconds{resource="nodes"} 42
 		`), "tollgate_cache_silence_seconds"))

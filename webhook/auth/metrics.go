@@ -44,12 +44,12 @@ func NewCallerMetrics(reg prometheus.Registerer) *CallerMetrics {
 	m := &CallerMetrics{
 		callers: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_admission_callers_total",
-			Help: "Reviews by how the caller showed who it is (certificate, token, none) and what came of it " +
-				"(accepted, answered though it is not known, refused).",
+			Help: "Reviews by the credential of the caller (certificate, token, none) and the outcome: accepted, answered " +
+				"without an accepted credential, or refused.",
 		}, []string{"way", "outcome"}),
 		reads: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_admission_caller_trust_reads_total",
-			Help: "Readings of what callers are verified by (keys of the API server, authorities of client certificates), " +
+			Help: "Reads of the keys of the API server and the CAs of client certificates, with which callers are verified, " +
 				"by outcome (read, failed).",
 		}, []string{"trust", "outcome"}),
 	}

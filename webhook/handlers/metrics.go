@@ -21,7 +21,7 @@ type PreviewMetrics struct {
 func NewPreviewMetrics(reg prometheus.Registerer) *PreviewMetrics {
 	return &PreviewMetrics{pods: promauto.With(reg).NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "tollgate_preview_pods",
-		Help:    "How many pods a write that was previewed makes due or due sooner, dry runs and refused writes included.",
+		Help:    "Pods that a previewed write makes due, or due sooner. Dry runs and refused writes count too.",
 		Buckets: []float64{0, 1, 10, 100, 1000, 10_000, 100_000},
 	}, []string{"source"})}
 }

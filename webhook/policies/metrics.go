@@ -20,15 +20,15 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return &Metrics{
 		policies: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tollgate_policies",
-			Help: "Policies that this replica judges by, by kind and whether all of what they ask for is in force.",
+			Help: "Policies that this replica evaluates, by kind and whether they are in force fully or partly.",
 		}, []string{"kind", "in_force"}),
 		stale: factory.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tollgate_policies_stale",
-			Help: "1 while the API server cannot say what policies of a kind there are, and those known before stay in force.",
+			Help: "1 while the API server does not return the policies of a kind, and the last known policies stay in force.",
 		}, []string{"kind"}),
 		blind: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_policies_watch_blind_total",
-			Help: "Times that the watch of policies of a kind did not bring what is stored, so that they were read from the API server.",
+			Help: "Times that the watch of policies of a kind missed stored changes, so that the policies were read from the API server.",
 		}, []string{"kind"}),
 	}
 }

@@ -20,7 +20,7 @@ const (
 func NewLost(registerer prometheus.Registerer) prometheus.Counter {
 	return promauto.With(registerer).NewCounter(prometheus.CounterOpts{
 		Name: "tollgate_log_lines_lost_total",
-		Help: "Lines of the log that were not written, because nobody read it or it could not be written.",
+		Help: "Lines of the log that were lost, because the output was not read or a write failed.",
 	})
 }
 

@@ -64,7 +64,7 @@ const (
 )
 
 var tainted = prometheus.NewDesc("tollgate_tainted_devices",
-	"Devices, published or allocated, that have at least one taint with the effect.", []string{"driver", "effect"}, nil)
+	"Devices, published or allocated, with at least one taint of the effect, by driver and effect.", []string{"driver", "effect"}, nil)
 
 // Collector is a prometheus collector of tainted devices, as a tracker counts them.
 type Collector func() map[tracker.DriverEffect]int
@@ -109,11 +109,11 @@ func Register(reg prometheus.Registerer, version, evictionMode string, leads fun
 	with := promauto.With(reg)
 	with.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tollgate_info",
-		Help: "1, with the version of this replica, the Go version that built it, and its eviction.mode.",
+		Help: "1, with the version of this replica, the Go version of its build, and its eviction.mode.",
 	}, []string{"version", "go_version", "eviction_mode"}).WithLabelValues(version, runtime.Version(), evictionMode).Set(1)
 	with.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tollgate_leading",
-		Help: "1 while this replica holds the lease, so that it may evict and write. All replicas together have 1, but for the moments between two leaders.",
+		Help: "1 while this replica holds the lease and may evict and write. The sum over all replicas is 1, except between two leaders.",
 	}, func() float64 {
 		if leads() {
 			return 1

@@ -27,7 +27,7 @@ func TestTaintedDevicesAreCountedWhenAskedFor(t *testing.T) {
 	}
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(Collector(counted.TaintedDevices))
-	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`# HELP tollgate_tainted_devices Devices, published or allocated, that have at least one taint with the effect.
+	require.NoError(t, testutil.GatherAndCompare(registry, strings.NewReader(`# HELP tollgate_tainted_devices Devices, published or allocated, with at least one taint of the effect, by driver and effect.
 # TYPE tollgate_tainted_devices gauge
 tollgate_tainted_devices{driver="gpu.example.com",effect="NoExecute"} 3
 tollgate_tainted_devices{driver="gpu.example.com",effect="NoSchedule"} 2

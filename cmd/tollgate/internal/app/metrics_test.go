@@ -220,7 +220,7 @@ func metricsPage(t *testing.T) []byte {
 	t.Helper()
 	shipped := shippedQueries(t)
 	out := bytes.NewBufferString(metricsIntro)
-	out.WriteString("| metric | type | unit | labels | stability | what it says |\n|---|---|---|---|---|---|\n")
+	out.WriteString("| metric | type | unit | labels | stability | description |\n|---|---|---|---|---|---|\n")
 	for _, m := range describedMetrics(t) {
 		var labels []string
 		for _, label := range m.labels {

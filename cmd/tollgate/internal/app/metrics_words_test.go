@@ -11,31 +11,38 @@ var metricsIntro = `# Metrics
 
 <!-- Written by make generate from the metrics themselves. -->
 
-Every replica serves its own at ` + "`metrics.bindAddress`" + `, under ` + "`/metrics`" + `. On a loopback address, where they are by
-default, they are plain HTTP and open to the machine. On any other they are HTTPS with the certificate of the
-webhooks, and shown to bearer tokens of those whom RBAC lets ` + "`get`" + ` ` + "`/tollgate/metrics`" + `; ` + "`metrics.authorization`" + ` says otherwise.
-The right is not ` + "`/metrics`" + `, which would open the metrics of kube-apiserver and other components too.
-There is no profiling endpoint.
+This page lists the metrics of ` + "`tollgate serve`" + `, of the scheduler that applies ResourceSlicePatches, and of libraries.
 
-[deploy/monitoring](../deploy/monitoring) has what Prometheus and Grafana need: who may scrape, a ServiceMonitor or a
-PodMonitor, rules, and a dashboard. [alerts.md](alerts.md) says what to do about each alert.
+Each replica serves its own metrics at ` + "`metrics.bindAddress`" + `, under the path ` + "`/metrics`" + `:
 
-Labels have closed sets of values. No name of a pod, node or namespace is among them. Names of policies and drivers are, up to a
-limit: the first ` + strconv.Itoa(policy.MaxNamed) + ` policies that a replica counts something for, and ` + strconv.Itoa(maxDrivers) + ` drivers; the others have the value ` + "`other`" + ` together. The
-name of a policy goes with its ` + "`kind`" + `, and both are ` + "`none`" + ` for a rule that holds without a policy.
+- On a loopback address, as by default, it serves HTTP without access control.
+- On other addresses, it serves HTTPS with the certificate of the webhooks. A request needs a bearer token of a user
+  with the RBAC permission to ` + "`get`" + ` the path ` + "`/tollgate/metrics`" + `. A permission for ` + "`/metrics`" + ` would also open the
+  metrics of kube-apiserver and other components.
 
-No metric has the label ` + "`cluster`" + `: Prometheus adds it, and the rules and the dashboard go by it
+` + "`metrics.authorization`" + ` changes this. There is no profiling endpoint.
+
+[deploy/monitoring](../deploy/monitoring) contains the manifests for Prometheus and Grafana: RBAC for the scraper, a
+ServiceMonitor or a PodMonitor, rules, and a dashboard. [alerts.md](alerts.md) describes the alerts and the response to
+each.
+
+Labels have closed sets of values. No label contains the name of a pod, node or namespace. Names of policies and drivers
+are limited: the first ` + strconv.Itoa(policy.MaxNamed) + ` policies for which a replica counts something, and ` + strconv.Itoa(maxDrivers) + ` drivers. The others share the value
+` + "`other`" + `. Every name of a policy comes with its ` + "`kind`" + `. Both labels are ` + "`none`" + ` for a rule without a policy.
+
+No metric has the label ` + "`cluster`" + `. Prometheus adds it, and the rules and the dashboard use it
 ([several clusters](../deploy/monitoring/README.md#several-clusters)).
 
-What only the leader does, it alone counts; the others say 0 or nothing. Sum it up, or take the maximum, over replicas.
+Only the leader counts work that only the leader does. Other replicas report 0 or nothing for it: take the sum or the
+maximum over all replicas.
 
 Stability:
 
-| | |
+| stability | meaning |
 |---|---|
-| stable | The rules and the dashboard that ship use it. It keeps its name, unit and labels while they do. |
-| alpha | It may change with any version. |
-| Kubernetes | The controller that Tollgate stands in for has it under this name, so that dashboards work on. The unit is what the name says, also where it is another one in Kubernetes. |
+| stable | The rules or the dashboard that ship use the metric. While they do, it keeps its name, unit and labels. |
+| alpha | The metric may change in any version. |
+| Kubernetes | The controller of Kubernetes that Tollgate replaces has the metric under this name, so existing dashboards work. The unit is the one in the name, even if Kubernetes uses another one. |
 
 ## Tollgate's own
 
@@ -45,33 +52,33 @@ Stability:
 const metricsOutro = `
 ## Queues
 
-The metrics ` + "`workqueue_*`" + ` of client-go, such as ` + "`workqueue_depth`" + `, by ` + "`name`" + `:
+The metrics ` + "`workqueue_*`" + ` of client-go, such as ` + "`workqueue_depth`" + `, have the label ` + "`name`" + `:
 
-| name | what waits |
+| name | items in the queue |
 |---|---|
-| ` + "`taint-eviction-controller`" + ` | pods, until they are due because of a node or are looked at again; Kubernetes' name |
-| ` + "`device-taint-eviction-controller`" + ` | likewise, pods that use claims; Kubernetes' name |
+| ` + "`taint-eviction-controller`" + ` | pods that use no claims, until they are due or Tollgate checks them again; the name is that of Kubernetes |
+| ` + "`device-taint-eviction-controller`" + ` | pods that use claims, likewise |
 | ` + "`taint-eviction-controller-stamp`" + ` | nodes with a taint without a time |
-| ` + "`tollgate-rule-status`, `tollgate-patch-status`" + ` | rules and patches whose status is looked at |
-| ` + "`tollgate-policy-status`, `tollgate-evictions`, `tollgate-approvals`" + ` | policies and approvals, likewise |
-| ` + "`tollgate-register`, `tollgate-ttl`, `tollgate-twins`, `tollgate-pairing`, `tollgate-patches`" + ` | what the leader writes |
+| ` + "`tollgate-rule-status`" + `, ` + "`tollgate-patch-status`" + ` | rules and patches whose status Tollgate checks |
+| ` + "`tollgate-policy-status`" + `, ` + "`tollgate-evictions`" + `, ` + "`tollgate-approvals`" + ` | policies and approvals whose status Tollgate checks |
+| ` + "`tollgate-register`" + `, ` + "`tollgate-ttl`" + `, ` + "`tollgate-twins`" + `, ` + "`tollgate-pairing`" + `, ` + "`tollgate-patches`" + ` | objects to which the leader writes taints, or for which it writes rules |
 
 ## Of the scheduler that applies ResourceSlicePatches
 
-It serves them beside those of kube-scheduler ([scheduler.md](scheduler.md)).
+The [scheduler](scheduler.md) serves this metric with the metrics of kube-scheduler.
 
-| metric | type | unit | labels | stability | what it says |
+| metric | type | unit | labels | stability | description |
 |---|---|---|---|---|---|
-| ` + "`tollgate_scheduler_presence_failures_total`" + ` | counter | count |  | alpha | Renewals that failed of the Lease by which it says that it applies patches |
+| ` + "`tollgate_scheduler_presence_failures_total`" + ` | counter | count |  | alpha | Failed renewals of the Lease that shows that the scheduler applies ResourceSlicePatches |
 
 ## Of libraries
 
-They are as the library has them, and may change with it.
+The libraries define these metrics, which may change with any version of a library.
 
-| prefix | of | what |
+| prefix | library | metrics |
 |---|---|---|
 | ` + "`rest_client_`" + ` | client-go | requests to the API server, by method, host and code |
-| ` + "`leader_election_`" + ` | client-go | the lease; ` + "`tollgate_leading`" + ` says more |
-| ` + "`controller_runtime_`, `certwatcher_`" + ` | controller-runtime | the webhook server and reconcilers; Tollgate has none of the latter |
-| ` + "`go_`, `process_`, `promhttp_`" + ` | client_golang | the Go runtime, the process, scrapes |
+| ` + "`leader_election_`" + ` | client-go | the lease; ` + "`tollgate_leading`" + ` is more precise |
+| ` + "`controller_runtime_`" + `, ` + "`certwatcher_`" + ` | controller-runtime | the webhook server and reconcilers; Tollgate has no reconcilers of this library |
+| ` + "`go_`" + `, ` + "`process_`" + `, ` + "`promhttp_`" + ` | client_golang | the Go runtime, the process, and scrapes |
 `

@@ -135,7 +135,7 @@ func TestF10MissingPermissions(t *testing.T) {
 	})
 }
 
-const states = `# HELP tollgate_api_resources 1 for the state that a resource of the API server is in: unknown, unserved, served, denied, listing, watched or stale.
+const states = `# HELP tollgate_api_resources 1 for the current state of a resource of the API server: unknown, unserved, served, denied, listing, watched or stale.
 # TYPE tollgate_api_resources gauge
 tollgate_api_resources{resource="devicetaintrules",state="denied"} 1
 tollgate_api_resources{resource="devicetaintrules",state="listing"} 0

@@ -184,7 +184,7 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return &Metrics{states: promauto.With(reg).NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tollgate_api_resources",
-		Help: "1 for the state that a resource of the API server is in: unknown, unserved, served, denied, listing, watched or stale.",
+		Help: "1 for the current state of a resource of the API server: unknown, unserved, served, denied, listing, watched or stale.",
 	}, []string{"resource", "state"})}
 }
 
