@@ -26,9 +26,9 @@ const manualIntro = `# The command line
 
 <!-- Written by make generate from the commands themselves and from what their tests expect of them. -->
 
-` + "`kubectl-tollgate`" + ` has the commands that people type. On the PATH it is a plugin of kubectl; without kubectl, type
-` + "`kubectl-tollgate`" + ` in the place of ` + "`kubectl tollgate`" + `. The server is another program, ` + "`tollgate serve`" + `, with flags of its
-own ([configuration](configuration.md)).
+` + "`kubectl-tollgate`" + ` is the command line of Tollgate. On the PATH, it is a plugin of kubectl. Without kubectl, type
+` + "`kubectl-tollgate`" + ` instead of ` + "`kubectl tollgate`" + `. The server is another program, ` + "`tollgate serve`" + `, with its own flags
+([configuration](configuration.md)).
 
 ` + "```sh" + `
 install bin/kubectl-tollgate ~/.local/bin/
@@ -37,10 +37,14 @@ chmod +x ~/.local/bin/kubectl_complete-tollgate
 kubectl tollgate devices
 ` + "```" + `
 
-The commands read the cluster as you, with your rights, and ask the same functions that admission and eviction go by.
-Without Tollgate in the cluster they say what Kubernetes alone will do; ` + "`approve`" + ` is of use only where it runs.
+The commands read the cluster with your rights, and decide with the functions of Tollgate's admission and eviction.
+Without Tollgate in the cluster, they show what Kubernetes alone does. Only ` + "`approve`" + ` needs a running Tollgate.
 
-Exit codes: 0, done; 1, an error: of the command line, a file, or the cluster; 2, the answer is no, where a command says so.
+| exit code | meaning |
+|---|---|
+| 0 | The command succeeded. |
+| 1 | The command line, a file or the cluster caused an error. |
+| 2 | The answer is no, if the help of the command describes this code. |
 
 `
 
@@ -127,7 +131,7 @@ func manualOf(t *testing.T, root *cobra.Command, shown map[string][]example) []b
 		fmt.Fprintf(out, "- [%s](#%s): %s\n", cmd.CommandPath(), strings.ReplaceAll(cmd.CommandPath(), " ", "-"), cmd.Short)
 	}
 	connection := connectionFlags()
-	fmt.Fprintf(out, "\n## Flags of all that read a cluster\n\nThey are kubectl's.\n\n```\n%s```\n", connection.FlagUsages())
+	fmt.Fprintf(out, "\n## Flags of all that read a cluster\n\nThese flags are those of kubectl.\n\n```\n%s```\n", connection.FlagUsages())
 	for _, cmd := range commands {
 		describe(t, out, cmd, connection, shown[cmd.CommandPath()])
 		delete(shown, cmd.CommandPath())
@@ -187,10 +191,10 @@ func describe(t *testing.T, out *bytes.Buffer, cmd *cobra.Command, connection *p
 		without := ""
 		for _, name := range []string{"as", "as-group", "cluster"} {
 			if f := cmd.Flags().Lookup(name); f != nil && f.Usage != connection.Lookup(name).Usage {
-				without = ", but for those that mean something else here"
+				without = ", except those with another meaning here"
 			}
 		}
-		out.WriteString("\nIt has the flags of all that read a cluster" + without + ".\n")
+		out.WriteString("\nThe command also has the [flags of all that read a cluster](#flags-of-all-that-read-a-cluster)" + without + ".\n")
 	}
 	for _, e := range shown {
 		printed, err := os.ReadFile(filepath.FromSlash(e.file))

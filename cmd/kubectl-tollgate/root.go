@@ -22,9 +22,9 @@ import (
 func newRootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "kubectl-tollgate",
-		Short: "See what a taint would do, who may pass it, and who has to leave",
-		Long: `The commands read the cluster as you, with your rights, and ask the same functions
-that admission and eviction go by.`,
+		Short: "Preview taints, check policies, and show evictions",
+		Long: `The commands read the cluster with your rights, and decide with the functions of
+Tollgate's admission and eviction.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tollgate"},
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -48,22 +48,24 @@ func NewCommand() *cobra.Command {
 	c := &command{clock: clock.RealClock{}}
 	cmd := &cobra.Command{
 		Use:   "approve node|rule|patch|policy NAME",
-		Short: "Let pods go that a breaker holds, or a limit would",
-		Long: `Create EvictionApprovals: they let pods go because of one taint of one node, DeviceTaintRule
-or ResourceSlicePatch, although the breaker of an EvictionPolicy holds them, or the limits of
-a TaintPolicy would refuse the taint.
+		Short: "Approve evictions that a breaker holds or a limit would refuse",
+		Long: `Create EvictionApprovals. An approval lets pods leave because of one taint of one node,
+DeviceTaintRule or ResourceSlicePatch, although the breaker of an EvictionPolicy holds them
+or the limits of a TaintPolicy would refuse the taint.
 
-It shows which pods are held, asks, and approves as many: for each taint of the object, or,
-with policy, for each taint of each object because of which that EvictionPolicy holds pods.
---pods approves more or fewer. For a taint that is yet to come, give --taint and --pods: the
-node has to exist then, the DeviceTaintRule or ResourceSlicePatch may be yet to come as well.
+The command shows the held pods, asks for confirmation, and approves that number of pods for
+each taint of the object. With policy, it does so for each taint because of which that
+EvictionPolicy holds pods. --pods sets another number. For a taint that is not set yet, use
+--taint and --pods: the node must exist, but the DeviceTaintRule or ResourceSlicePatch need
+not exist yet.
 
-An approval is used once, for one appearance of the taint, within the time of --for. Which
-pods leave is for Tollgate to say: of those that are held, the first that it comes to. What
-is not for an approval to end (a pause, protection, budgets) goes on.
+An approval is used once, for one appearance of the taint, within the time of --for. Tollgate
+chooses which of the held pods leave. An approval does not end a pause, a protection, or the
+wait for a PodDisruptionBudget.
 
-The exit code is 1 on errors, and when the answer is no, else 0. It needs the rights of
-"kubectl tollgate evictions", and the verb create on evictionapprovals of API group tollgate.dev.`,
+The exit code is 1 after an error or if you do not confirm, and otherwise 0. You need the
+rights for "kubectl tollgate evictions", and the verb create on evictionapprovals of the API
+group tollgate.dev.`,
 		Example: `  kubectl tollgate approve node node-7
   kubectl tollgate approve policy default --yes
   kubectl tollgate approve rule quarantine --taint example.com/broken --pods 120 --for 30m --dry-run=server`,
@@ -89,8 +91,8 @@ The exit code is 1 on errors, and when the answer is no, else 0. It needs the ri
 func (c *command) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&c.taint, "taint", "", "only for the taint with this `key`")
-	flags.Int32Var(&c.pods, "pods", 0, "how many pods may go, a `number`; 0 for those that are held")
-	flags.DurationVar(&c.expiry, "for", time.Hour, "for how long the approval can be used, a `duration`")
+	flags.Int32Var(&c.pods, "pods", 0, "maximum `number` of pods that may leave; 0 for the number of held pods")
+	flags.DurationVar(&c.expiry, "for", time.Hour, "`duration` for which the approval can be used")
 	flags.BoolVarP(&c.yes, "yes", "y", false, "do not ask")
 	c.AddFlags(cmd, "`format` of what is created", "`none`, client (create nothing) or server (have the API server check it, and create nothing)")
 	c.wants.AddFlags(cmd)

@@ -74,56 +74,59 @@ func NewCommand() *cobra.Command {
 	c := &command{clock: clock.RealClock{}}
 	cmd := &cobra.Command{
 		Use:   "check -p POLICIES -f MANIFESTS",
-		Short: "Judge manifests by policies, before a cluster does",
-		Long: `Judge manifests by policies, before a cluster does: in a pull request, on a laptop, without
-a cluster. The verdict is that of Tollgate's webhook on the creation of each object. What
-the API server has added by then is added first: default tolerations and fields, what a
-RuntimeClass brings, the priority, the taint of a new node; then what PlacementPolicies and
-TaintPolicies give. Pods, templates of pods, claims and their templates, nodes, namespaces,
-slices, DeviceTaintRules and Tollgate's own objects are judged, and others left out. A NodePool
-of Karpenter (karpenter.sh/v1) is warned of if it does not name the taints that TaintPolicies
-register on its nodes. What
-Kubernetes itself thinks of an object is not looked at. What was read from a cluster is judged
-as if it were created anew: a pod that is bound already, as one put past the scheduler.
+		Short: "Judge manifests by policies before they reach a cluster",
+		Long: `Judge manifests by policies before they reach a cluster, for example in a pull request.
+
+The verdict is that of Tollgate's webhook on the creation of each object. The command first
+adds the fields that the API server adds: default tolerations and fields, the fields of the
+RuntimeClass, the priority, and the taint of a new node. It then adds the fields of
+PlacementPolicies and TaintPolicies. It judges pods, pod templates, claims and their templates,
+nodes, namespaces, slices, DeviceTaintRules and the objects of Tollgate, and skips others. It
+warns about a NodePool of Karpenter (karpenter.sh/v1) that does not name the taints that
+TaintPolicies register on its nodes. It does not validate objects as Kubernetes does. It judges
+objects that were read from a cluster as if they were created now: a pod with a node counts as
+placed there without the scheduler.
 
 Policies and manifests are files, directories with .yaml, .yml and .json files, or - for
-standard input; policies may also stand among the manifests. Namespaces with their labels,
-nodes, RuntimeClasses, DeviceClasses, PriorityClasses, Roles and their bindings are looked up
-among the manifests. What was not found there and may have made a difference is said.
+standard input. Manifests may contain policies. The command looks up namespaces with their
+labels, nodes, RuntimeClasses, DeviceClasses, PriorityClasses, Roles and their bindings in the
+manifests. A note names the missing objects that may change the verdict.
 
-Objects are created by --as and --as-group, else by nobody in particular, who is in no group
-but system:authenticated. Workloads that are let in are followed by a pod of each, as its
-controller makes it: PlacementPolicies are about pods. --config takes the configuration of the
-Tollgate whose verdicts are wanted, where its mode, its feature gates or its admission settings
-are not the default.
+--as and --as-group name the user who creates the objects. By default, it is an unknown user
+in the group system:authenticated. For each allowed workload, the command also judges a pod,
+as the controller creates it, because PlacementPolicies apply to pods. --config names the
+configuration of Tollgate, if its mode, feature gates or admission settings differ from the
+defaults.
 
-With --cluster, what is not in the files is looked up in the cluster, each thing once: policies,
-namespaces, nodes, and what RBAC allows. That takes the rights to list policies, to get
-namespaces, and, where an object hangs on them, to get nodes, ResourceClaims and their templates,
-to list DeviceClasses and to create SubjectAccessReviews. Without the rights to get and list
-PriorityClasses, to get RuntimeClasses, or to list nodes, over which pods spread, a note says
-what is not known.
+With --cluster, the command looks up missing objects in the cluster: policies, namespaces,
+nodes, and RBAC permissions. You need the rights to list policies and to get namespaces. If
+objects refer to them, you also need the rights to get nodes, ResourceClaims and their
+templates, to list DeviceClasses, and to create SubjectAccessReviews. If you may not get and
+list PriorityClasses, get RuntimeClasses, or list nodes for topology spread, a note names the
+missing data.
 
-Without manifests, --cluster asks what TolerationPolicies, those of -p or else those of the
-cluster, would refuse of the pods, templates and claims that stand there. Nobody knows who
-created these: what policies say of that is not held against them. That takes the right to list
-them, namespaces, and policies. Where Karpenter is installed, and no namespace is named, NodePools
-are looked at as above.
+With --cluster and without manifests, the command judges the existing pods, templates and
+claims by the TolerationPolicies of -p, or else by those of the cluster. The creators of these
+objects are unknown, so conditions about the creator count as satisfied. You need the rights
+to list these objects, namespaces and policies. If Karpenter is installed and you name no
+namespace, the command checks NodePools too.
 
-Limits of TaintPolicies on how many pods a taint may affect are not known here: an object
-that they would have to be looked at for is undecided.
+The command cannot evaluate the limits of TaintPolicies on the number of affected pods. An
+object to which such a limit applies is undecided.
 
---tests runs tests of policies, files of kind PolicyTest: objects, who creates them, and what
-is to become of each.
+--tests runs policy tests, which are files of kind PolicyTest with objects, their creators and
+the expected verdicts.
 
-Of text, each object that is not simply allowed is listed, with the policy, the field, the
-value and what would be allowed; -o wide lists all. JUnit and SARIF are for CI systems: SARIF
-names the file and the line where the document of an object begins.
+The text output lists each object that is not allowed without a warning, with the policy, the
+field, the value and the allowed values. -o wide lists all objects. JUnit and SARIF are for CI
+systems. SARIF names the file and the line at which the document of an object begins.
 
-Exit codes: 0, all is allowed and all tests came out as expected; 1, a policy is not valid, a
-file does not read, an object is undecided, or the cluster does not answer; 2, an object is
-denied, a test did not come out as expected, or there is a warning under
---warnings-as-errors.`,
+Exit codes:
+
+  0  all objects are allowed, and all tests passed
+  1  a policy is not valid, a file cannot be read, an object is undecided, or the cluster
+     does not answer
+  2  an object is denied, a test failed, or there is a warning with --warnings-as-errors`,
 		Example: `  kubectl tollgate check -p policies/ -f deploy/
   kustomize build overlays/prod | kubectl tollgate check -p policies/ -f - --as alice --as-group team-banana
   kubectl tollgate check --tests policies/tests
@@ -141,10 +144,10 @@ denied, a test did not come out as expected, or there is a warning under
 	set.StringSliceVar(&c.by.Groups, "as-group", nil, "`groups` that the user is in")
 	set.StringVar(&c.configFile, "config", "", "`file` with the configuration of Tollgate")
 	set.BoolVar(&c.pods, "pods", true, "judge the pods of workloads too, as their controllers make them")
-	set.BoolVar(&c.cluster, "cluster", false, "look in the cluster for what is not in files")
+	set.BoolVar(&c.cluster, "cluster", false, "look up objects in the cluster that are not in the files")
 	c.output.AddFlag(cmd, "`format`", outputs...)
-	set.BoolVarP(&c.quiet, "quiet", "q", false, "write nothing: the exit code tells")
-	set.BoolVar(&c.strict, "warnings-as-errors", false, "a warning is as bad as a refusal")
+	set.BoolVarP(&c.quiet, "quiet", "q", false, "write nothing, and only set the exit code")
+	set.BoolVar(&c.strict, "warnings-as-errors", false, "treat warnings as refusals")
 	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // There is such a flag.
 	}

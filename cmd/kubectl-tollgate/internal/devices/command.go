@@ -19,19 +19,20 @@ func NewCommand() *cobra.Command {
 	watch := false
 	cmd := &cobra.Command{
 		Use:   "devices",
-		Short: "Show devices as patches make them, and where each value comes from",
-		Long: `Show devices as ResourceSlicePatches and DeviceTaintRules make them, with the claims and
-pods that have them. It reads the cluster as you, and needs no Tollgate in it.
+		Short: "Show devices with the changes by patches, and the source of each value",
+		Long: `Show devices with the changes by ResourceSlicePatches and DeviceTaintRules, and the claims
+and pods that use them. The command uses your rights, and works without Tollgate in the
+cluster.
 
-A table has at most 100 columns: long names lose their beginnings. -o wide says all in
-full, with attributes and capacity, and which patch or rule each comes from. -o yaml and
--o json write the ResourceSlices as they have to be seen, and under "devices" the source
-of each value: what the driver published, and which patches were overruled.
+A table has at most 100 columns: it cuts off the beginnings of long names. -o wide shows all
+values in full, with attributes and capacity, and the patch or rule that sets each. -o yaml
+and -o json write the ResourceSlices with all changes. The field "devices" has the source of
+each value: the published value, and the patches that were overruled.
 
-With -w the table is followed by a row for each device that changes, at most once a second;
-a device that is gone, or does not satisfy the filter any more, has <gone> for its node. It
-ends when it is interrupted, and needs the rights to list and watch resourceslices,
-deviceclasses, devicetaintrules, resourceclaims and resourceslicepatches.`,
+-w continues after the table with a row for each changed device, at most once a second. A
+device that is gone, or no longer matches the filter, has <gone> as its node. The command ends
+when you interrupt it. You need the rights to list and watch resourceslices, deviceclasses,
+devicetaintrules, resourceclaims and resourceslicepatches.`,
 		Example: `  kubectl tollgate devices
   kubectl tollgate devices --pool node-7 -o wide
   kubectl tollgate devices --patched -o yaml
@@ -42,13 +43,13 @@ deviceclasses, devicetaintrules, resourceclaims and resourceslicepatches.`,
 	connection := cli.ConnectToAll(cmd)
 	flags := cmd.Flags()
 	output.AddFlag(cmd, "`format`", "table", "wide", "yaml", "json", "name")
-	flags.BoolVarP(&watch, "watch", "w", false, "go on, and write what changes; with -o table, wide or name")
+	flags.BoolVarP(&watch, "watch", "w", false, "watch for changes after the first output; with -o table, wide or name")
 	flags.StringVar(&filter.Driver, "driver", "", "only devices of this `driver`")
 	flags.StringVar(&filter.Pool, "pool", "", "only devices in pools of this `name`")
 	flags.StringVar(&filter.Device, "device", "", "only devices of this `name`")
-	flags.StringVar(&filter.Class, "class", "", "only devices that this `DeviceClass` selects, as they are shown")
+	flags.StringVar(&filter.Class, "class", "", "only devices that this `DeviceClass` selects, with the changes by patches")
 	flags.BoolVar(&filter.Tainted, "tainted", false, "only devices with taints")
-	flags.BoolVar(&filter.Patched, "patched", false, "only devices that a ResourceSlicePatch is meant for, or failed on")
+	flags.BoolVar(&filter.Patched, "patched", false, "only devices that a ResourceSlicePatch selects, or on which one failed")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := output.Validate(); err != nil {
 			return err

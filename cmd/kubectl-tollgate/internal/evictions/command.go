@@ -40,39 +40,39 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "evictions",
 		Short: "Show which pods have to leave, when, and what keeps them",
-		Long: `Show every pod that has to leave because of NoExecute taints: when it is due, what keeps
-it, and which taint of which node, ResourceSlice, DeviceTaintRule or ResourceSlicePatch it
-leaves because of.
+		Long: `Show every pod that has to leave because of a NoExecute taint: when it is due, what keeps it,
+and which taint of which node, ResourceSlice, DeviceTaintRule or ResourceSlicePatch is the
+reason.
 
-WHEN is when the pod is due, and since when if it is. STATE is one of
+WHEN is the time until the pod is due, or since it was due. STATE is one of
 
-  Leaving    its deletion has begun
-  Due        it has to leave by now, and nothing is known that keeps it
-  Waiting    it tolerates the taint until then
-  Blocked    it is due, and a PodDisruptionBudget or a webhook does not let it go
-  Held       it is due, and Tollgate does not evict it for now: a breaker has tripped, all
-             nodes are down, or it comes back again and again
-  Paused     its EvictionPolicy is paused
-  Protected  its EvictionPolicy protects it: it stays
+  Leaving    the deletion of the pod has begun
+  Due        the pod is due, and nothing is known to keep it
+  Waiting    the pod tolerates the taint until then
+  Blocked    the pod is due, and a PodDisruptionBudget or a webhook refuses its eviction
+  Held       the pod is due, and Tollgate holds it: a breaker has tripped, all nodes are
+             down, or the pod returns to the taint again and again
+  Paused     the EvictionPolicy of the pod is paused
+  Protected  the EvictionPolicy protects the pod, which stays
 
-What leaves first comes first. What is due, and when, is computed here from taints and
-tolerations, and so is what specs of EvictionPolicies hold. The rest is what others say:
-statuses of EvictionPolicies, PodDisruptionBudgets and DeviceTaintRules, and events. -o wide,
-yaml and json say of each pod which it is, all taints and who wrote them, and absolute times.
-Without Tollgate, and in mode Observe, Kubernetes' own controllers delete pods when they are
-due, and ask neither budgets nor policies.
+The pods that leave first come first. The command computes which pods are due, and when, from
+taints, tolerations and the specs of EvictionPolicies. It reads the rest from the statuses of
+EvictionPolicies, PodDisruptionBudgets and DeviceTaintRules, and from events. -o wide, yaml and
+json name the source for each pod, all taints with the client that wrote each, and absolute
+times. Without Tollgate, and in mode Observe, the controllers of Kubernetes delete pods when
+they are due. They ask neither budgets nor policies.
 
--w goes on until it is interrupted: on a terminal with a picture that is drawn each second
-and has a bar for each object that makes pods leave, else with a line for each change.
---until-done ends it when no pod has to leave any more but those that are protected. The
-exit code is 2 if that is not so after --timeout, 1 on errors, else 0. It is an error as well
-if the node, rule or patch that is named does not exist, or if you may not see all that makes
-pods leave: nodes, resourceclaims, resourceslices and devicetaintrules.
+-w watches until you interrupt it. On a terminal it draws a picture each second, with a bar for
+each object whose taints evict pods. Otherwise it writes a line for each change. --until-done
+ends the watch when only protected pods are left. The exit code is 2 if --timeout ends it
+before that, 1 after an error, and otherwise 0. It is an error too if the named node, rule or
+patch does not exist, or if you may not list all sources of taints: nodes, resourceclaims,
+resourceslices and devicetaintrules.
 
-It needs the verb list (and with -w watch) on pods and nodes; for one namespace, on the pods
-of that is enough. It shows more with that on namespaces, poddisruptionbudgets, events,
-evictionpolicies, resourceclaims, resourceslices and devicetaintrules, and get on Lease
-tollgate in the namespace of Tollgate.`,
+You need the verb list (with -w also watch) on pods and nodes; for one namespace, on the pods
+of that namespace is enough. The command shows more with the same verbs on namespaces,
+poddisruptionbudgets, events, evictionpolicies, resourceclaims, resourceslices and
+devicetaintrules, and with get on the Lease tollgate in the namespace of Tollgate.`,
 		Example: `  kubectl tollgate evictions -A
   kubectl tollgate evictions --node node-7 -o wide
   kubectl tollgate evictions -A -w
@@ -107,13 +107,13 @@ func newOptions(cmd *cobra.Command) *options {
 	opts := &options{output: outputs[0]}
 	flags := cmd.Flags()
 	flags.StringVarP(&opts.output, "output", "o", opts.output, "`format`: "+strings.Join(outputs, ", "))
-	flags.BoolVarP(&opts.allNamespaces, "all-namespaces", "A", false, "pods of all namespaces, as with --node, --rule and --patch unless -n is given")
+	flags.BoolVarP(&opts.allNamespaces, "all-namespaces", "A", false, "pods of all namespaces; the default with --node, --rule and --patch unless you set -n")
 	flags.StringVar(&opts.filter.Node, "node", "", "only pods on the node of this `name`")
 	flags.StringVar(&opts.filter.Rule, "rule", "", "only pods that leave because of the DeviceTaintRule of this `name`")
 	flags.StringVar(&opts.filter.Patch, "patch", "", "only pods that leave because of the ResourceSlicePatch of this `name`")
-	flags.BoolVarP(&opts.watch, "watch", "w", false, "go on until interrupted")
+	flags.BoolVarP(&opts.watch, "watch", "w", false, "watch until you interrupt the command")
 	flags.BoolVar(&opts.untilDone, "until-done", false, "watch until no pod has to leave any more")
-	flags.DurationVar(&opts.timeout, "timeout", 0, "with --until-done, for how long at most, a `duration`; 0 for as long as it takes")
+	flags.DurationVar(&opts.timeout, "timeout", 0, "maximum `duration` of --until-done; 0 for no maximum")
 	opts.wants.AddFlags(cmd)
 	return opts
 }

@@ -37,29 +37,37 @@ func NewCommand() *cobra.Command {
 	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "explain (pod NAME | claim NAME | node NAME | device DRIVER/POOL/DEVICE)",
-		Short: "Say why a pod is pending, leaves or is gone, and what claims, nodes and devices have to do with it",
-		Long: `Say why a pod is pending, has to leave or is gone, and what makes a claim, a node or a
-device be as it is. It reads the cluster as you, writes nothing, and needs no Tollgate in it.
+		Short: "Explain why a pod is pending, leaves or is gone, or the state of a claim, node or device",
+		Long: `Explain why a pod is pending, has to leave or is gone, or the state of a claim, a node or a
+device. The command uses your rights, writes nothing, and works without Tollgate in the
+cluster.
 
-The first sentence is the answer. What follows is what it comes from, of each part only if
-there is something to say: scheduling gates and who opens them; the nodes, grouped by what
-keeps the pod from them; the taints and which toleration meets which; the claims with their
-devices; how the pod would be evicted and what holds it; topology spread, counted with
-nodeTaintsPolicy Honor and Ignore; what TolerationPolicies say to its tolerations; what
-PlacementPolicies gave it; and events.
+The first sentence is the answer. The sections after it give the reasons. A section without
+content is left out:
 
-Taints, tolerations, deadlines, policies and topology spread are worked out here, by the
-functions that Tollgate decides with. What only the scheduler knows, such as free cpu or
-volumes, is in its own words. A pod that is gone is explained from events, which clusters
-keep for an hour. Of a name that never was a pod, events of what should create it are shown:
-explain pod NAME also takes the name of a Deployment's ReplicaSet whose pods are refused.
+  - scheduling gates, and who may remove them
+  - nodes, grouped by the reason for which the pod cannot use them
+  - taints, and the tolerations that match them
+  - claims and their devices
+  - the eviction of the pod, and what holds it
+  - topology spread, computed with nodeTaintsPolicy Honor and Ignore
+  - the verdicts of TolerationPolicies on the tolerations of the pod
+  - the additions by PlacementPolicies
+  - events
 
-With -o json or yaml, "state" and the kinds of "causes" are for scripts; the texts may
-change. It exits with 0 when there is an answer, also that there is no such object, and with
-1 when there is none.
+The command computes taints, tolerations, deadlines, policies and topology spread with the
+functions of Tollgate. Reasons that only the scheduler knows, such as free cpu or volumes, are
+messages of the scheduler. For a pod that is gone, the command uses events, which clusters keep
+for an hour. For a name that never was a pod, it shows the events of the object that should
+create the pod: explain pod NAME also accepts the name of a Deployment's ReplicaSet whose pods
+are refused.
 
-It needs the verbs get and list on pods and nodes. Without list on events, namespaces,
-claims, slices, budgets or Tollgate's kinds the answer is shorter, and says what it lacks.`,
+With -o json or yaml, scripts can rely on "state" and the kinds of "causes"; the texts may
+change. The exit code is 0 if there is an answer, even if the object does not exist, and 1 if
+there is none.
+
+You need the verbs get and list on pods and nodes. Without list on events, namespaces, claims,
+slices, budgets or the kinds of Tollgate, the answer is shorter and names the missing data.`,
 		Example: `  kubectl tollgate explain pod web-7d4b9 -n shop
   kubectl tollgate explain pod web-7d4b9 -n shop -o json
   kubectl tollgate explain claim gpu -n ml

@@ -27,10 +27,10 @@ func newMap() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "map",
-		Short: "Write what TaintPolicies and guards register as MutatingAdmissionPolicies",
-		Long: `Write what TaintPolicies and guards of PlacementPolicies register as
-MutatingAdmissionPolicies with their bindings, for the API server to give nodes their
-taints itself, also while Tollgate is away. Objects of other kinds in the file are left out.`,
+		Short: "Write the taints that policies register as MutatingAdmissionPolicies",
+		Long: `Write the taints that TaintPolicies and guards of PlacementPolicies register as
+MutatingAdmissionPolicies with their bindings. The API server then adds the taints to nodes
+itself, even if Tollgate does not run. The command skips objects of other kinds in the file.`,
 		Example: `  kubectl tollgate export map -f policies.yaml | kubectl apply -f -
   kubectl get taintpolicies,placementpolicies -o yaml | kubectl tollgate export map -f - | kubectl apply -f -`,
 		Args: cobra.NoArgs,

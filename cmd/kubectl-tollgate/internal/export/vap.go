@@ -30,35 +30,34 @@ func newVAP() *cobra.Command {
 		Use:   "vap",
 		Short: "Write policies as ValidatingAdmissionPolicies",
 		Long: `Write TolerationPolicies, TaintPolicies and guards of PlacementPolicies as
-ValidatingAdmissionPolicies with their bindings, which the API server evaluates itself: for
-clusters that cannot have a webhook, or for the time in which Tollgate is away. Without -f,
-the policies of the cluster are read, as you.
+ValidatingAdmissionPolicies with their bindings, which the API server evaluates itself. This is
+for clusters that cannot have a webhook, and for times in which Tollgate does not run. Without
+-f, the command reads the policies of the cluster with your rights.
 
-A TolerationPolicy becomes policies about pods and the templates of pods, about claims,
-and about the labels of namespaces that it grants something for. A TaintPolicy becomes
-policies about the taints of nodes and of DeviceTaintRules. The guard of a PlacementPolicy
-becomes what the TolerationPolicy and the TaintPolicy become that it stands for. The
-verdicts are the same. What they cannot see is said on standard error, and in the annotation
-tollgate.dev/not-exported: among that, which taints the node has that a pod is bound to past
-the scheduler.
+A TolerationPolicy becomes policies about pods and pod templates, about claims, and about the
+labels of namespaces in its grants. A TaintPolicy becomes policies about the taints of nodes
+and of DeviceTaintRules. The guard of a PlacementPolicy becomes the policies of the
+TolerationPolicy and the TaintPolicy whose effect it has. The verdicts are those of Tollgate,
+with exceptions that standard error and the annotation tollgate.dev/not-exported list. For
+example, these policies cannot see the taints of the node to which a pod is bound without the
+scheduler.
 
-A policy with a field by which Tollgate decides something that the API server cannot, such
-as limits, is not exported at all, unless --partial says that the rest is enough. The
-policies do not follow the ones that they were exported from: export and apply them again
-when those change, and delete what is exported from a policy that is gone, by the annotation
-tollgate.dev/exported-from.
+The command does not export a policy with a field that the API server cannot evaluate, such as
+limits; --partial exports the rest of the policy. Exported policies do not follow their
+originals. When the originals change, export and apply them again. When an original is deleted,
+delete its exported policies, which have the annotation tollgate.dev/exported-from.
 
-The policies have to be told what Tollgate's configuration and the flags of the API server
-say of the cluster, by flags: without --workload-controllers, what such a controller makes
-from a template that was judged is refused if its user is not granted it too.
+Flags pass the settings of Tollgate and the flags of the API server. For example, without
+--workload-controllers the exported policies refuse the pods that such a controller creates
+from a judged template, unless a grant names its user.
 
-One expression of the API server may cost so much and no more. What costs more is refused:
-an update that adds several hundred guarded tolerations to those of a pod, or an object with
-more than 8 taint keys that nothing but RBAC could grant.
+The API server limits the cost of one expression, and refuses a request beyond the limit: for
+example, an update that adds several hundred guarded tolerations to a pod, or an object with
+more than 8 taint keys that only RBAC could grant.
 
-The command exits with 0 if all policies were exported, with 2 if some were not, and with 1
-if it could not read them. It needs the right to list tolerationpolicies, taintpolicies and
-placementpolicies of API group tollgate.dev.`,
+The exit code is 0 if all policies were exported, 2 if some were not, and 1 if they could not be
+read. You need the right to list tolerationpolicies, taintpolicies and placementpolicies of the
+API group tollgate.dev.`,
 		Example: `  kubectl tollgate export vap -f policies.yaml | kubectl apply -f -
   kubectl tollgate export vap --partial > exported.yaml
   kubectl get tolerationpolicies,placementpolicies -o yaml | kubectl tollgate export vap -f -`,
@@ -67,12 +66,12 @@ placementpolicies of API group tollgate.dev.`,
 	connection := cli.ConnectToAll(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&o.file, "filename", "f", "", "`file` with policies, YAML or JSON, instead of those of the cluster; - for standard input")
-	flags.BoolVar(&o.partial, "partial", false, "export also policies of which something has to be left out")
-	flags.StringSliceVar(&o.settings.Exempt, "exempt-namespaces", o.settings.Exempt, "`namespaces` that are not looked at")
-	flags.StringVar(&o.settings.Self, "tollgate-user", o.settings.Self, "`user` that Tollgate is, whose writes of taints are not judged")
-	flags.StringSliceVar(&o.settings.WorkloadControllers, "workload-controllers", nil, "`users` who make pods from templates beside the controllers of Kubernetes, as in Tollgate's configuration")
-	flags.Int64Var(&o.settings.NotReady, "default-not-ready-toleration-seconds", o.settings.NotReady, "`seconds`, as the flag of the API server has them")
-	flags.Int64Var(&o.settings.Unreachable, "default-unreachable-toleration-seconds", o.settings.Unreachable, "`seconds`, as the flag of the API server has them")
+	flags.BoolVar(&o.partial, "partial", false, "export policies with fields that cannot be exported, without those fields")
+	flags.StringSliceVar(&o.settings.Exempt, "exempt-namespaces", o.settings.Exempt, "`namespaces` to which the policies do not apply")
+	flags.StringVar(&o.settings.Self, "tollgate-user", o.settings.Self, "`user` of Tollgate, whose writes of taints are not judged")
+	flags.StringSliceVar(&o.settings.WorkloadControllers, "workload-controllers", nil, "`users` that create pods from templates, in addition to the controllers of Kubernetes, as in Tollgate's configuration")
+	flags.Int64Var(&o.settings.NotReady, "default-not-ready-toleration-seconds", o.settings.NotReady, "`seconds` in the flag of the API server of the same name")
+	flags.Int64Var(&o.settings.Unreachable, "default-unreachable-toleration-seconds", o.settings.Unreachable, "`seconds` in the flag of the API server of the same name")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		found, err := o.read(cmd.Context(), connection, cmd.InOrStdin(), cmd.ErrOrStderr())
 		if err != nil {

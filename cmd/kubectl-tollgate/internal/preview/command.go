@@ -12,25 +12,26 @@ import (
 
 // about is the common part of the help texts.
 const about = `
-The table has a line for each namespace. PODS are those that would have to leave, or sooner
-than they have to: NOW those at once, LATER those that tolerate the taint for a while, the
-last of them after LATEST. GUARDED are pods that a PodDisruptionBudget is about, and NO
-CONTROLLER those that nobody creates anew. -o wide has a line for each pod, with the taints
-because of which it goes and whether they are tolerated for a while, its budgets and its
-controller; -o yaml and -o json have all of it.
+The table has a line for each namespace. PODS is the number of pods that would have to leave,
+or would have to leave sooner. NOW is the number that would leave at once, and LATER the number
+that tolerate the taint for some time; LATEST is when the last of them would leave. GUARDED is
+the number of pods that a PodDisruptionBudget selects, and NO CONTROLLER the number of pods that
+no controller creates again. -o wide has a line for each pod, with the taints that evict it,
+whether the pod tolerates them for some time, its budgets and its controller. -o yaml and -o
+json have all data.
 
-Where the limits of a TaintPolicy would refuse the write, it says so with what the refusal
-would say: maxAffectedPods and maxAffectedPercent, requireSelector, requirePreview and
-maxTimeAddedSkew. Who may write is not looked at, and of pods that have left already because
-of other writes within the window only Tollgate knows: --dry-run=server asks it.
+If the limits of a TaintPolicy would refuse the write, the command shows the message of the
+refusal. It evaluates maxAffectedPods, maxAffectedPercent, requireSelector, requirePreview and
+maxTimeAddedSkew. It does not evaluate which users may write. Only Tollgate knows the pods that
+left because of other writes within the window: --dry-run=server asks Tollgate.
 
-What EvictionPolicies protect does not go and is counted apart. Whether they count depends
-on the eviction mode, which Tollgate says on its Lease. Without Tollgate the answer is for
-the controllers of Kubernetes.
+Pods that an EvictionPolicy protects do not leave, and count separately. Whether
+EvictionPolicies apply depends on the eviction mode, which the command reads from the Lease of
+Tollgate. Without Tollgate, the answer describes the controllers of Kubernetes.
 
-The exit code is 2 if more pods would go than --fail-over allows, 1 after an error, else 0.
-You need the right to list pods and nodes of all namespaces. What else you may not see is
-named on the standard error, with what the answer lacks because of it.`
+The exit code is 2 if more pods would leave than --fail-over allows, 1 after an error, and
+otherwise 0. You need the right to list pods and nodes of all namespaces. Standard error names
+other objects that you may not read, and the missing parts of the answer.`
 
 // query is the subject of a preview, as the command line has it.
 type query interface {
@@ -59,9 +60,9 @@ func newPreview(e edge) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "preview -f FILE",
 		Short: "Show which pods a taint would evict, and when, before it is written",
-		Long: `Show which pods the taints in manifests would evict, and when, before they are applied. It
-looks at Nodes, DeviceTaintRules, ResourceSlices, ResourceSlicePatches, and at what
-TaintPolicies register on nodes that there are. Nothing is written.
+		Long: `Show which pods the taints in manifests would evict, and when, before you apply the manifests.
+The command reads Nodes, DeviceTaintRules, ResourceSlices and ResourceSlicePatches, and the
+taints that TaintPolicies register on existing nodes. It writes nothing.
 ` + about,
 		Example: `  kubectl tollgate preview -f rule.yaml
   kustomize build . | kubectl tollgate preview -f - --fail-over 20
@@ -81,15 +82,15 @@ func newNode(e edge) *cobra.Command {
 		Use:   "node NAME... KEY[=VALUE]:EFFECT... [KEY[:EFFECT]-...]",
 		Short: "Show which pods taints on nodes would evict, and when",
 		Long: `Show which pods taints on nodes would evict, and when. The arguments are those of kubectl
-taint nodes --overwrite: a taint with a dash at its end is taken away, which evicts nobody
-and ends evictions that are pending. Only the effect NoExecute evicts.
+taint nodes --overwrite. A dash at the end of a taint removes the taint, which evicts no pods
+and ends pending evictions. Only the effect NoExecute evicts pods.
 ` + about,
 		Example: `  kubectl tollgate preview node worker-1 maintenance=kernel:NoExecute
   kubectl tollgate preview node worker-1 worker-2 maintenance:NoExecute --fail-over 0
   kubectl tollgate preview node -l zone=east maintenance:NoExecute -o json
   kubectl tollgate preview node worker-1 maintenance-`,
 	}
-	cmd.Flags().StringVarP(&nodes.labels, "selector", "l", "", "nodes with these `labels`, in the place of names")
+	cmd.Flags().StringVarP(&nodes.labels, "selector", "l", "", "nodes with these `labels`, instead of names")
 	addPreview(cmd, e, nodes)
 	return cmd
 }
@@ -99,10 +100,11 @@ func newDevice(e edge) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "device [DRIVER[/POOL[/DEVICE]]] KEY[=VALUE]:EFFECT...",
 		Short: "Show which pods taints on devices would evict, and when",
-		Long: `Show which pods taints on devices would evict, and when: those that use a device, through
-whatever claim, and do not tolerate its taint. What is left out of the name of the device is
-not asked for, as in a DeviceTaintRule. Of the effect None it is said what NoExecute would
-do. Devices that no ResourceSlice publishes, and no pod uses, are an error.
+		Long: `Show which pods taints on devices would evict, and when. These are the pods that use a device,
+through any claim, and do not tolerate its taint. A name without a device, or without a pool,
+selects all devices of the pool or the driver, as in a DeviceTaintRule. For the effect None,
+the command shows the evictions that NoExecute would cause. A device that no ResourceSlice
+publishes and that no pod uses is an error.
 ` + about,
 		Example: `  kubectl tollgate preview device gpu.example.com/node-7/gpu-0 overheating:NoExecute
   kubectl tollgate preview device gpu.example.com/node-7 maintenance:NoExecute -o wide
@@ -118,7 +120,7 @@ func addPreview(cmd *cobra.Command, e edge, q query) {
 	c := &command{query: q, edge: e}
 	c.addConnection(cmd)
 	c.output.AddFlag(cmd, "`format`", "table", "wide", "yaml", "json")
-	cmd.Flags().IntVar(&c.failOver, "fail-over", -1, "exit with 2 if more than this `number` of pods would go; not if it is negative")
+	cmd.Flags().IntVar(&c.failOver, "fail-over", -1, "exit with 2 if more than this `number` of pods would leave; a negative number disables this")
 	c.wants.AddFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
 		if err := c.complete(cmd, arguments); err != nil {

@@ -38,33 +38,34 @@ func newTaint(e edge) *cobra.Command {
 	t := &taintRun{writing: writing{edge: e}}
 	cmd := &cobra.Command{
 		Use:   "device [DRIVER[/POOL[/DEVICE]]] KEY[=VALUE]:EFFECT...",
-		Short: "Taint devices, after a look at which pods that evicts",
-		Long: `Taint devices as kubectl taint does nodes. It first shows which pods that evicts (see preview
-device), and asks. What is left out of the name of a device is not asked for: all devices of
-a pool, or of a driver, are meant.
+		Short: "Taint devices, after a preview of the evictions",
+		Long: `Taint devices, as kubectl taint does for nodes. The command first shows the pods that the taint
+evicts (see preview device), and asks for confirmation. A name without a device, or without a
+pool, means all devices of the pool or the driver.
 
-By names it makes a DeviceTaintRule, which any Kubernetes obeys that serves such; by
---class or --selector a ResourceSlicePatch, which needs Tollgate. The name of the object
-follows from devices, key and effect, so that the same devices are not tainted twice; its
-label tollgate.dev/made-by and its annotation tollgate.dev/author say where it comes from.
-untaint device removes it again. With --overwrite a taint that was made so gets another
-value; since when it counts stays.
+For names, the command creates a DeviceTaintRule, which works in every cluster that serves
+DeviceTaintRules. With --class or --selector, it creates a ResourceSlicePatch, which needs
+Tollgate. The name of the object is derived from the devices, the key and the effect, so that
+the same devices are not tainted twice. The label tollgate.dev/made-by and the annotation
+tollgate.dev/author name the program and the user. untaint device removes the object.
+--overwrite changes the value of such a taint; its time stays.
 
-The effects are NoExecute, which evicts, NoSchedule, and None, which does nothing and says
-what NoExecute would do. NoExecute for what stands at None changes that very object, as a
-TaintPolicy with requirePreview wants it; it counts from then.
+The effects are NoExecute, which evicts pods, NoSchedule, and None, which has no effect and
+shows the evictions that NoExecute would cause. If the taint exists with the effect None, a
+command with NoExecute changes the same object, as a TaintPolicy with requirePreview requires.
+The taint then counts from that time.
 
-Devices that no ResourceSlice publishes are not tainted without a question that says so, or
---allow-unpublished: --yes is not enough, because the name may be misspelt. The taint is for
-devices then that are published later.
+The command does not taint devices that no ResourceSlice publishes, unless you confirm a
+separate question or set --allow-unpublished. --yes is not enough, because the name may be
+misspelt. The taint applies to devices that are published later.
 
-The exit code is 1 if nothing was written, also because the answer was no.
+The exit code is 1 if nothing was written, even because you did not confirm.
 
-You need the right to create devicetaintrules or resourceslicepatches, and with --overwrite
-those to get and update them. The preview needs the rights to get them, and to list pods,
-nodes and resourceclaims, with --class or --selector resourceslices and deviceclasses too;
-with --yes it is left out where you lack them. What else you may not see is named on the
-standard error.`,
+You need the right to create devicetaintrules or resourceslicepatches, and with --overwrite also
+to get and update them. The preview needs the rights to get them, and to list pods, nodes and
+resourceclaims; with --class or --selector also resourceslices and deviceclasses. With --yes,
+the command omits the preview if you lack these rights. Standard error names other objects that
+you may not read.`,
 		Example: `  kubectl tollgate taint device gpu.example.com/node-7/gpu-0 overheating:NoExecute
   kubectl tollgate taint device gpu.example.com/node-7 maintenance=fans:NoSchedule --yes
 
@@ -76,7 +77,7 @@ standard error.`,
 	}
 	t.addFlags(cmd)
 	t.wants.AddFlags(cmd)
-	cmd.Flags().BoolVar(&t.overwrite, "overwrite", false, "give taints that taint device made another value")
+	cmd.Flags().BoolVar(&t.overwrite, "overwrite", false, "change the value of taints that taint device set")
 	cmd.Flags().BoolVar(&t.unpublished, "allow-unpublished", false, "taint devices that no ResourceSlice publishes yet")
 	cmd.Flags().BoolVarP(&t.yes, "yes", "y", false, "do not ask")
 	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {

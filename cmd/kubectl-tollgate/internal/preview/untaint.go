@@ -38,22 +38,22 @@ func newUntaint(e edge) *cobra.Command {
 	u := &untaintRun{writing{edge: e}}
 	cmd := &cobra.Command{
 		Use:   "device [DRIVER[/POOL[/DEVICE]]] KEY[:EFFECT]...",
-		Short: "Remove taints of devices that taint device made",
-		Long: `Remove taints of devices that taint device made, for the very devices that it made them for.
-Without an effect, those of all effects with the key go. Evictions that are pending because
-of them end. It does not ask, because no pod leaves by it: --yes is accepted, and changes
-nothing, so that scripts can give taint device and untaint device the same flags.
+		Short: "Remove taints that taint device set from devices",
+		Long: `Remove taints that taint device set, for exactly the devices of that command. Without an effect,
+the command removes the taints of all effects with the key. Pending evictions because of these
+taints end. The command does not ask for confirmation, because it evicts no pods. It accepts
+--yes without effect, so that scripts can use the same flags for taint device and untaint device.
 
-A taint that somebody else made stays: the error says whose it is, and how to remove it. A
-driver removes its own. The exit code is 1 if there was no such taint, or not only such. You
-need the rights to list and delete devicetaintrules and, where Tollgate is, to list
-resourceslicepatches.`,
+A taint of another writer stays. The error names the writer, and how to remove the taint. A
+driver removes its own taints. The exit code is 1 if there was no such taint, or if a taint of
+another writer stays. You need the rights to list and delete devicetaintrules and, if Tollgate
+runs, to list resourceslicepatches.`,
 		Example: `  kubectl tollgate untaint device gpu.example.com/node-7/gpu-0 overheating
   kubectl tollgate untaint device gpu.example.com/node-7 maintenance:NoSchedule
   kubectl tollgate untaint device --class gpus recall`,
 	}
 	u.addFlags(cmd)
-	cmd.Flags().BoolP("yes", "y", false, "do not ask, which it never does")
+	cmd.Flags().BoolP("yes", "y", false, "no effect: the command never asks")
 	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
 		if err := u.complete(arguments); err != nil {
 			return err

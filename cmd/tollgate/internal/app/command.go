@@ -32,13 +32,12 @@ import (
 func NewCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tollgate",
-		Short: "Decide who may pass a taint, and evict safely those who may not stay",
-		Long: `Tollgate decides who may tolerate the taints of a Kubernetes cluster, writes
-into node taints the time from which they count, and evicts pods from nodes with
-NoExecute taints, on time and never the wrong one.
+		Short: "Enforce policies about taints and tolerations, and evict pods from tainted nodes and devices",
+		Long: `Tollgate enforces policies about the taints and tolerations of a Kubernetes cluster, adds
+the time to node taints, and evicts pods from nodes and devices with NoExecute taints.
 
-This is the server. The commands for people are those of kubectl tollgate, which is the
-program kubectl-tollgate.`,
+This program is the server. The command line is another program, kubectl-tollgate, a
+plugin of kubectl.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		// A server needs no shell completion.
@@ -65,10 +64,10 @@ func newServeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the admission webhook and the evictor",
-		Long: `Run the admission webhook on every replica, and the evictor on the one that
-leads. With --components, a process runs one of them, so that each can have a
-service account of its own. In a cluster no flag is needed; beside one, name a kubeconfig, and in the
-configuration file the URL by which the API server reaches the webhook.`,
+		Long: `Run the admission webhook on every replica, and the evictor on the leader. With
+--components, a process runs only one of them, so that each can have its own service
+account. In a cluster, no flag is required. Outside of a cluster, set a kubeconfig file and,
+in the configuration file, the URL at which the API server reaches the webhook.`,
 		Example: `  # In a pod, with the defaults.
   tollgate serve
 
@@ -111,12 +110,12 @@ configuration file the URL by which the API server reaches the webhook.`,
 			return serve(logr.NewContext(cmd.Context(), log), config, run, connection)
 		},
 	}
-	cmd.Flags().StringVar(&flags.config, "config", "", "configuration `file` (kind TollgateConfiguration), or a folder of them; the defaults without one")
+	cmd.Flags().StringVar(&flags.config, "config", "", "configuration `file` (kind TollgateConfiguration), or a folder of such files; without it, all settings have their defaults")
 	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `file`; without one, the service account of the pod")
 	cmd.Flags().StringSliceVar(&flags.components, "components", []string{componentWebhook, componentEvictor}, "`components` that this process runs: webhook, evictor or both")
-	cmd.Flags().StringVar(&flags.evictorUser, "evictor-user", "", "`user` that the evictor is, with --components=webhook: the webhook does not judge what it writes")
+	cmd.Flags().StringVar(&flags.evictorUser, "evictor-user", "", "`user` name of the evictor, with --components=webhook; the webhook does not judge its writes")
 	cmd.Flags().StringVar(&flags.logFormat, "log-format", "json", "`format` of the log: json or text")
-	cmd.Flags().BoolVarP(&flags.verbose, "verbose", "v", false, "log what is planned, not only what was done")
+	cmd.Flags().BoolVarP(&flags.verbose, "verbose", "v", false, "log planned actions too, not only completed ones")
 	return cmd
 }
 
