@@ -24,14 +24,14 @@ type WindowToleration struct {
 }
 
 // OfPod returns the toleration as a pod has it.
-func (w WindowToleration) OfPod() corev1.Toleration {
+func (w *WindowToleration) OfPod() corev1.Toleration {
 	return corev1.Toleration{
 		Key: w.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(w.Seconds),
 	}
 }
 
 // OfRequest returns the toleration as a request for devices has it.
-func (w WindowToleration) OfRequest() resourcev1.DeviceToleration {
+func (w *WindowToleration) OfRequest() resourcev1.DeviceToleration {
 	return resourcev1.DeviceToleration{
 		Key: w.Key, Operator: resourcev1.DeviceTolerationOpExists, Effect: resourcev1.DeviceTaintEffectNoExecute, TolerationSeconds: new(w.Seconds),
 	}

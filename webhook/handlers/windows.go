@@ -143,7 +143,7 @@ func forgedMark(path, value string) policy.Finding {
 // windowForm is how windows stand in a list of tolerations: those of a pod, or of a request for
 // devices.
 type windowForm[T any] struct {
-	of func(v1alpha1.WindowToleration) T
+	of func(*v1alpha1.WindowToleration) T
 	// prevails reports whether a toleration of the user keeps a window with a key away.
 	prevails func(t *T, key string) bool
 	// most is the number of tolerations beyond which no window is added.
@@ -153,12 +153,12 @@ type windowForm[T any] struct {
 var (
 	// Of a taint the first toleration in the list counts (NE-04), so a pod that tolerates all
 	// taints with a key itself keeps the time that it asked for.
-	podWindows = windowForm[corev1.Toleration]{of: v1alpha1.WindowToleration.OfPod, prevails: toleratesKey, most: math.MaxInt}
+	podWindows = windowForm[corev1.Toleration]{of: (*v1alpha1.WindowToleration).OfPod, prevails: toleratesKey, most: math.MaxInt}
 	// Of a taint the least seconds of all tolerations count (DE-23), so where one of the request's
 	// own is about the key, nothing is added that could shorten it. Nor is it to a request that is
 	// full (AV-11).
 	requestWindows = windowForm[resourcev1.DeviceToleration]{
-		of: v1alpha1.WindowToleration.OfRequest, prevails: isAboutKey, most: resourcev1.DeviceTolerationsMaxLength,
+		of: (*v1alpha1.WindowToleration).OfRequest, prevails: isAboutKey, most: resourcev1.DeviceTolerationsMaxLength,
 	}
 )
 
@@ -166,14 +166,14 @@ var (
 func (f *windowForm[T]) all(windows []v1alpha1.WindowToleration) []T {
 	tolerations := make([]T, len(windows))
 	for i, w := range windows {
-		tolerations[i] = f.of(w)
+		tolerations[i] = f.of(&w)
 	}
 	return tolerations
 }
 
 // has reports whether a list has the toleration of a window, field by field.
 func (f *windowForm[T]) has(list []T, w v1alpha1.WindowToleration) bool {
-	return slices.ContainsFunc(list, func(t T) bool { return equality.Semantic.DeepEqual(t, f.of(w)) })
+	return slices.ContainsFunc(list, func(t T) bool { return equality.Semantic.DeepEqual(t, f.of(&w)) })
 }
 
 // add returns the tolerations that have to be added to a list so that there is time for the taints
@@ -185,7 +185,7 @@ func (f *windowForm[T]) add(have []T, wanted, marked []v1alpha1.WindowToleration
 		case len(have)+len(added) >= f.most, slices.ContainsFunc(have, func(t T) bool { return f.prevails(&t, w.Key) }):
 			continue
 		default:
-			added = append(added, f.of(w))
+			added = append(added, f.of(&w))
 		}
 		windows = append(windows, w)
 	}
