@@ -28,7 +28,7 @@ func Breaker(breakers Breakers) Check {
 		if len(of.Treatment.Breakers) == 0 {
 			return Answer{}
 		}
-		taint := &of.Reason.Taint
+		taint := &of.Taint
 		answer := breakers.Ask(of.Pod.UID, of.Treatment.Breakers, breaker.Cause{
 			Carrier: taint.Source, Patch: taint.Patch, Key: taint.Key, Effect: taint.Effect,
 		})

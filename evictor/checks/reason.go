@@ -28,66 +28,52 @@ const (
 	Budget Reason = "budget"
 )
 
-// reasons are all reasons, each as conditions have it, and with a text that says why pods are held and
-// what ends that. {policy} stands for the EvictionPolicy.
-var reasons = []struct {
-	reason          Reason
-	condition, text string
-}{
-	{Paused, "Paused", "{policy} is paused. Set spec.paused to false to let them go"},
-	{Protected, "Protected", "{policy} protects them. They stay until the taint goes, or spec.protect is changed"},
-	{
-		NodesDown, "NodesDown",
-		"every node is not ready or unreachable, which is hardly the fault of all of them. They go on when a node is back",
-	},
-	{
-		Looping, "Looping", "pods of the same controller are evicted because of it again and again. " +
-			"They go one after the other, more and more slowly; keep new pods off with the effect NoSchedule",
-	},
-	{
-		TwinMissing, "TwinMissing",
-		"nothing keeps new pods off yet. They go once the same taint stands there with the effect NoSchedule",
-	},
-	{NamespaceUnknown, "NamespaceUnknown", "{policy} asks for labels of their namespace, which are not known yet"},
-	{
-		BreakerTripped, "BreakerTripped", "the breaker of {policy} has let as many pods go as it may. " +
-			"Approve with an EvictionApproval for this object or for the policy, or raise spec.breaker",
-	},
-	{
-		Budget, "BudgetExceeded",
-		"their PodDisruptionBudgets do not let them go. This is tried again and again, as {policy} says (method Evict)",
-	},
+// texts say why pods are held and what ends that. {policy} stands for the EvictionPolicy.
+var texts = map[Reason]string{
+	Paused:    "{policy} is paused. Set spec.paused to false to let them go",
+	Protected: "{policy} protects them. They stay until the taint goes, or spec.protect is changed",
+	NodesDown: "every node is not ready or unreachable, which is hardly the fault of all of them. They go on when a node is back",
+	Looping: "pods of the same controller are evicted because of it again and again. " +
+		"They go one after the other, more and more slowly; keep new pods off with the effect NoSchedule",
+	TwinMissing:      "nothing keeps new pods off yet. They go once the same taint stands there with the effect NoSchedule",
+	NamespaceUnknown: "{policy} asks for labels of their namespace, which are not known yet",
+	BreakerTripped: "the breaker of {policy} has let as many pods go as it may. " +
+		"Approve with an EvictionApproval for this object or for the policy, or raise spec.breaker",
+	Budget: "their PodDisruptionBudgets do not let them go. This is tried again and again, as {policy} says (method Evict)",
 }
 
 // Reasons returns all reasons.
 func Reasons() []Reason {
-	all := make([]Reason, 0, len(reasons))
-	for i := range reasons {
-		all = append(all, reasons[i].reason)
-	}
-	return all
+	return []Reason{Paused, Protected, NodesDown, Looping, TwinMissing, NamespaceUnknown, BreakerTripped, Budget}
 }
 
 // Condition returns the reason as conditions have it.
 func (r Reason) Condition() string {
-	condition, _ := r.words()
-	return condition
-}
-
-func (r Reason) words() (condition, text string) {
-	for i := range reasons {
-		if reasons[i].reason == r {
-			return reasons[i].condition, reasons[i].text
-		}
+	switch r {
+	case Paused:
+		return "Paused"
+	case Protected:
+		return "Protected"
+	case NodesDown:
+		return "NodesDown"
+	case Looping:
+		return "Looping"
+	case TwinMissing:
+		return "TwinMissing"
+	case NamespaceUnknown:
+		return "NamespaceUnknown"
+	case BreakerTripped:
+		return "BreakerTripped"
+	case Budget:
+		return "BudgetExceeded"
 	}
-	return "Held", ""
+	return "Held"
 }
 
 // Explain returns why pods are held and what ends that. Policy is the name of the EvictionPolicy
 // that holds them, empty for none.
 func (r Reason) Explain(policy string) string {
-	_, text := r.words()
-	return strings.ReplaceAll(text, "{policy}", "EvictionPolicy "+policy)
+	return strings.ReplaceAll(texts[r], "{policy}", "EvictionPolicy "+policy)
 }
 
 // FoundByRequest reports whether only an attempt to evict tells that the pod is held no longer.

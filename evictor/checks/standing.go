@@ -63,11 +63,11 @@ func byPolicy(_ Now, of *Eviction) Answer {
 
 // nodesDown holds pods of nodes that are down while all are.
 func (c Cluster) nodesDown(now Now, of *Eviction) Answer {
-	if !IsSystemTaint(&of.Reason.Taint) {
+	if !IsSystemTaint(&of.Taint) {
 		return Answer{}
 	}
 	c.Observe(now.Server)
-	if c.NodesDown.Holds(&of.Reason.Taint) {
+	if c.NodesDown.Holds(&of.Taint) {
 		return Answer{Hold: NewHold(NodesDown, nil)}
 	}
 	return Answer{}
@@ -75,7 +75,7 @@ func (c Cluster) nodesDown(now Now, of *Eviction) Answer {
 
 // twin holds pods that would come back at once, since the taint has no NoSchedule twin.
 func (c Cluster) twin(_ Now, of *Eviction) Answer {
-	if c.Tracker.Twin(of.Reason.Taint.Source, of.Reason.Taint, of.Reason.Device) {
+	if c.Tracker.Twin(of.Taint.Source, of.Taint, of.Device) {
 		return Answer{}
 	}
 	return Answer{Hold: NewHold(TwinMissing, of.Treatment.Policy)}
@@ -87,7 +87,7 @@ func (c Cluster) loops(now Now, of *Eviction) Answer {
 	if of.Treatment.Policy == nil {
 		return Answer{}
 	}
-	loop, looping := c.Loops.Hold(now.Server, of.Pod, &of.Reason.Taint)
+	loop, looping := c.Loops.Hold(now.Server, of.Pod, &of.Taint)
 	if !looping {
 		return Answer{}
 	}
