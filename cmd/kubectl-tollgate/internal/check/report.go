@@ -200,8 +200,8 @@ func (r *Report) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// Write writes the report in a format of the command. Text has colours on a terminal. An error is
-// that of the writer.
+// Write writes the report in a format of the command. Text has colours where cli.Colours
+// says so. An error is that of the writer.
 func (r *Report) Write(w io.Writer, format string) error {
 	switch format {
 	case "json":
@@ -213,7 +213,7 @@ func (r *Report) Write(w io.Writer, format string) error {
 	case "sarif":
 		return r.writeSARIF(w)
 	default:
-		return r.writeText(w, format == "wide", cli.Terminal(w))
+		return r.writeText(w, format == "wide", cli.Colours(w))
 	}
 }
 

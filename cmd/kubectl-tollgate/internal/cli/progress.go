@@ -93,6 +93,12 @@ func Terminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd())) // The null device is a character device too.
 }
 
+// Colours reports whether output to a writer has colours: on a terminal, unless NO_COLOR is set or
+// TERM is dumb.
+func Colours(out io.Writer) bool {
+	return Terminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
 // ErrNobodyToAsk means that a confirmation is required but the input is no terminal.
 var ErrNobodyToAsk = errors.New("nobody can be asked, since the input is no terminal: give --yes")
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -91,8 +90,7 @@ devicetaintrules, and with get on the Lease tollgate in the namespace of Tollgat
 		}
 		out := cmd.OutOrStdout()
 		to := streams{
-			out: out, notes: cmd.ErrOrStderr(), terminal: cli.Terminal(out), size: sizeOf(out),
-			colour: cli.Terminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+			out: out, notes: cmd.ErrOrStderr(), terminal: cli.Terminal(out), size: sizeOf(out), colour: cli.Colours(out),
 		}
 		if opts.watch {
 			return follow(cmd.Context(), clients, clock.RealClock{}, opts, to)
