@@ -65,10 +65,10 @@ var narrower = []exception{
 	{"evictor/confirm", module + "/evictor/checks", "reads objects, whatever is decided from them"},
 }
 
-// pure are the folders that stay free of clients, logs and metrics, with all below.
+// pure are the folders that stay free of clients, logs, metrics and traces, with all below.
 var pure = []string{"api", "policy", "tracker", "evictor"}
 
-// edges are the folders and files below pure where clients, logs and metrics are.
+// edges are the folders and files below pure where clients, logs, metrics and traces are.
 var edges = []exception{
 	{path: "tracker/informer", reason: "watches the API server"},
 	{path: "tracker/sliceview/feed.go", reason: "takes an informer"},
@@ -85,6 +85,7 @@ var edges = []exception{
 	{path: "evictor/run.go", reason: "runs and logs"},
 	{path: "evictor/stamp.go", reason: "writes to nodes"},
 	{path: "evictor/step.go", reason: "logs"},
+	{path: "evictor/trace.go", reason: "traces"},
 	{path: "evictor/act", reason: "writes to the API server"},
 	{path: "evictor/breaker", reason: "keeps its state in the status of EvictionPolicies"},
 	{path: "evictor/confirm", reason: "reads the objects that carry taints"},
@@ -103,7 +104,7 @@ var impureImports = []exception{
 
 // impure are the packages, with all below, that pure code does not import.
 var impure = []string{
-	"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "github.com/prometheus", "github.com/go-logr/logr", "log",
+	"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "github.com/prometheus", "go.opentelemetry.io", "github.com/go-logr/logr", "log",
 }
 
 // refusal says why a file may not import a package, and is empty where it may.
@@ -258,7 +259,7 @@ func TestEveryExceptionIsNeeded(t *testing.T) {
 	}
 	for _, e := range edges {
 		require.True(t, isNeeded(e.path, func(imported string) bool { return isUnderAny(imported, impure) }),
-			"%s is free of clients, logs and metrics: take it out here and in .golangci.yml", e.path)
+			"%s is free of clients, logs, metrics and traces: take it out here and in .golangci.yml", e.path)
 		require.NotEmpty(t, e.reason)
 	}
 	for _, e := range impureImports {
@@ -294,6 +295,9 @@ func TestForbiddenImportsAreRefused(t *testing.T) {
 		"a folder of policy counts nothing":                {file: "policy/eviction/new.go", imported: "github.com/prometheus/client_golang/prometheus"},
 		"a folder of policy does not log":                  {file: "policy/eviction/new.go", imported: "github.com/go-logr/logr"},
 		"a folder of policy does not log by itself":        {file: "policy/eviction/new.go", imported: "log/slog"},
+		"a folder of policy does not trace":                {file: "policy/eviction/new.go", imported: "go.opentelemetry.io/otel/trace"},
+		"the decision of evictor does not trace":           {file: "evictor/decide/new.go", imported: "go.opentelemetry.io/otel/trace"},
+		"the checks of evictor do not trace":               {file: "evictor/checks/new.go", imported: "go.opentelemetry.io/otel/trace"},
 		"a package whose name begins like log is another":  {file: "policy/eviction/new.go", imported: "login", allowed: true},
 		"a test of policy may import a client":             {file: "policy/eviction/new_test.go", imported: "k8s.io/client-go/kubernetes/fake", allowed: true},
 		"tracker imports policy":                           {file: "tracker/new.go", imported: ours + "policy/slicepatch", allowed: true},

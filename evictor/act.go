@@ -155,6 +155,7 @@ func (e *Evictor) blocked(ctx context.Context, goal *target, done act.Attempt, e
 			hold.Again = min(wait, max(end.Sub(e.clock.Now()), time.Millisecond))
 		}
 		held[reason.Origin()] = hold
+		traceHold(ctx, reason, hold)
 	}
 }
 
@@ -166,6 +167,7 @@ func (e *Evictor) evicted(ctx context.Context, goal *target, how act.Method) {
 	source := goal.cause.Taint.Source
 	now := e.clock.Now()
 	late := now.Sub(goal.cause.At)
+	traceResult(ctx, string(act.Evicted))
 	if _, _, ok := e.book.close(key, act.Evicted, e.tracker.SetTerminating); !ok {
 		return
 	}
@@ -181,6 +183,7 @@ func (e *Evictor) evicted(ctx context.Context, goal *target, how act.Method) {
 // it is then.
 func (e *Evictor) failed(ctx context.Context, key tracker.Key, done act.Attempt, err error) entry {
 	failure := act.Classify(err)
+	traceFailure(ctx, failure)
 	e.metrics.retries.WithLabelValues(string(failure)).Inc()
 	now := e.book.fail(key, failure, done)
 	if !failure.Blocked() {

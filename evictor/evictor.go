@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -39,6 +40,8 @@ type Options struct {
 	Listeners
 
 	Metrics *Metrics
+	// Tracer makes a span of each attempt to evict a pod; nil makes none.
+	Tracer trace.Tracer
 }
 
 // Source is the state of the cluster that decisions are made from.

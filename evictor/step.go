@@ -53,6 +53,8 @@ func (e *Evictor) look(ctx context.Context, key tracker.Key) (wait time.Duration
 	defer func() { e.throttle.leave(asked, err) }() // Also after a panic.
 	ctx, cancel := context.WithTimeout(ctx, e.options.AttemptTimeout)
 	defer cancel()
+	ctx, end := e.traceAttempt(ctx, goal)
+	defer end()
 	looked, held := map[confirm.Object]error{}, e.book.postponed(key)
 	for goal != nil {
 		goal, wait, err = e.confirmed(ctx, goal, looked, held)
@@ -64,6 +66,7 @@ func (e *Evictor) look(ctx context.Context, key tracker.Key) (wait time.Duration
 		if goal == nil {
 			break
 		}
+		e.traceCause(ctx, goal)
 		pass, answer := e.granting.Ask(e.now(), &goal.cause.Eviction)
 		switch {
 		case answer.Wait > 0:
@@ -71,9 +74,11 @@ func (e *Evictor) look(ctx context.Context, key tracker.Key) (wait time.Duration
 				e.book.free(key, true)
 			}
 			e.book.postpone(key, held)
+			traceResult(ctx, resultWaiting)
 			return answer.Wait, nil
 		case answer.Hold != nil:
 			held[goal.cause.Origin()] = answer.Hold
+			traceHold(ctx, goal.cause, answer.Hold)
 		default:
 			asked = true
 			if blocked, err := e.act(ctx, goal, pass, held); !blocked {
@@ -102,7 +107,7 @@ func (e *Evictor) confirmed(ctx context.Context, goal *target, looked map[confir
 			return goal, 0, nil
 		}
 		key := goal.pod.Key
-		changed, err := e.confirm.Confirm(ctx, object, confirm.Need{Bound: goal.pod.Bound, Since: e.book.entered(key)})
+		changed, err := e.confirmTraced(ctx, object, confirm.Need{Bound: goal.pod.Bound, Since: e.book.entered(key)})
 		e.PodsChanged(changed)
 		if failure := act.Classify(err); failure == act.Timeout || failure == act.Throttled || failure == act.Conflict {
 			return nil, 0, err
@@ -153,6 +158,7 @@ func (e *Evictor) due(ctx context.Context, key tracker.Key, held heldReasons) (*
 	e.book.plan(key, decision)
 	if decision.Wait > 0 {
 		e.book.free(key, true)
+		traceResult(ctx, resultNotDue)
 		return nil, decision.Wait
 	}
 	if e.options.Mode == ModeObserve {
@@ -162,6 +168,7 @@ func (e *Evictor) due(ctx context.Context, key tracker.Key, held heldReasons) (*
 	goes, released := e.checkReasons(goal, held)
 	if !goes {
 		e.book.hold(key, goal.holds(), now)
+		traceResult(ctx, resultHeld)
 		return nil, goal.nextLook()
 	}
 	e.book.free(key, released)
@@ -268,6 +275,7 @@ func (e *Evictor) keep(ctx context.Context, pod tracker.Pod) {
 		e.overtaken(ctx, pod.Key, act.Terminating, nil)
 		return
 	}
+	traceResult(ctx, resultKept)
 	ended, _, ok := e.book.close(pod.Key, act.Unfinished, nil)
 	if !ok {
 		return
@@ -282,6 +290,7 @@ func (e *Evictor) keep(ctx context.Context, pod tracker.Pod) {
 // tracker learns by learn if it does not know yet.
 func (e *Evictor) overtaken(ctx context.Context, key tracker.Key, outcome act.Outcome, learn func(tracker.Key)) {
 	ended, outcome, ok := e.book.close(key, outcome, learn)
+	traceResult(ctx, string(outcome))
 	if !ok {
 		return
 	}

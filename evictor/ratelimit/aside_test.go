@@ -54,3 +54,18 @@ func TestWhoStepsAsideKeepsItsPlace(t *testing.T) {
 		require.Equal(t, key("b"), called[0], "it is the last now")
 	})
 }
+
+func TestOnlyPodsThatAreToBeCalledWait(t *testing.T) {
+	t.Parallel()
+	q, a := NewQueue(), rate("a", 1, 1)
+	require.False(t, q.Waits(key("first")), "it has not asked")
+	require.True(t, goes(q, noon, "first", a))
+	require.False(t, q.Waits(key("first")), "it goes")
+	require.False(t, goes(q, noon, "second", a))
+	require.True(t, q.Waits(key("second")))
+	called, _ := q.Next(after(time.Second))
+	require.Equal(t, key("second"), called[0])
+	require.False(t, q.Waits(key("second")), "it is called")
+	q.StepAside(after(time.Second), key("second"))
+	require.False(t, q.Waits(key("second")), "it stepped aside")
+}

@@ -62,6 +62,14 @@ func (q *Queue) Ask(now time.Time, key tracker.Key, limits []Limit) bool {
 	return true
 }
 
+// Waits reports whether a pod waits until it is called. One that stepped aside does not.
+func (q *Queue) Waits(key tracker.Key) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.pods[key]
+	return e != nil && e.state == waiting && len(e.group.buckets) > 0
+}
+
 // Leave removes a pod from the queue. The tokens that it holds are used if it was evicted or
 // if that is not known. Else they are available again.
 func (q *Queue) Leave(now time.Time, key tracker.Key, evicted bool) {

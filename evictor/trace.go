@@ -1,0 +1,112 @@
+package evictor
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/tollgate-dev/tollgate/evictor/act"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
+	"github.com/tollgate-dev/tollgate/evictor/confirm"
+	"github.com/tollgate-dev/tollgate/tracker"
+)
+
+// The results of attempts that do not end the eviction; act.Outcome has those that do.
+const (
+	resultKept    = "kept"
+	resultNotDue  = "not_due"
+	resultHeld    = "held"
+	resultWaiting = "waiting"
+	resultFailed  = "failed"
+)
+
+// traceAttempt starts the span of an attempt, which is a trace of its own, and returns the function
+// that ends it. The context carries the span to the functions below, which do nothing without one. A pod
+// that waits until the rates call it has none: it only asks again.
+func (e *Evictor) traceAttempt(ctx context.Context, goal *target) (traced context.Context, end func()) {
+	if e.options.Tracer == nil || e.rates.Waits(goal.pod.Key) {
+		return ctx, func() {}
+	}
+	ctx, span := e.options.Tracer.Start(ctx, "eviction")
+	if span.IsRecording() {
+		pod := &goal.pod
+		span.SetAttributes(
+			attribute.String("tollgate.namespace", pod.Namespace),
+			attribute.String("tollgate.name", pod.Name),
+			attribute.String("tollgate.uid", string(pod.UID)),
+			attribute.String("tollgate.node", pod.NodeName),
+		)
+	}
+	return ctx, func() { span.End() }
+}
+
+// recording returns the span of an attempt, false if there is none that is sent.
+func recording(ctx context.Context) (trace.Span, bool) {
+	span := trace.SpanFromContext(ctx)
+	return span, span.IsRecording()
+}
+
+// confirmTraced is Confirm as a span below that of the attempt.
+func (e *Evictor) confirmTraced(ctx context.Context, object confirm.Object, need confirm.Need) ([]tracker.Key, error) {
+	if _, ok := recording(ctx); !ok {
+		return e.confirm.Confirm(ctx, object, need)
+	}
+	ctx, span := e.options.Tracer.Start(ctx, "confirm", trace.WithAttributes(
+		attribute.String("tollgate.source.kind", string(object.Kind)),
+		attribute.String("tollgate.source.name", object.Name),
+	))
+	defer span.End()
+	changed, err := e.confirm.Confirm(ctx, object, need)
+	traceFailure(ctx, act.Classify(err))
+	return changed, err
+}
+
+// traceCause sets what the pod is evicted for, and how late that is.
+func (e *Evictor) traceCause(ctx context.Context, goal *target) {
+	span, ok := recording(ctx)
+	if !ok {
+		return
+	}
+	cause, author := goal.cause, goal.cause.Taint.Author()
+	span.SetAttributes(
+		attribute.String("tollgate.taint", cause.Taint.String()),
+		attribute.String("tollgate.source.kind", string(author.Kind)),
+		attribute.String("tollgate.source.name", author.Name),
+		attribute.String("tollgate.method", string(e.method(goal, cause))),
+		attribute.Float64("tollgate.late_seconds", goal.now.Sub(cause.At).Seconds()),
+	)
+	if policy := cause.Treatment.Policy; policy != nil {
+		span.SetAttributes(attribute.String("tollgate.policy", policy.Name))
+	}
+}
+
+// traceHold adds an event for a reason to leave that is held.
+func traceHold(ctx context.Context, reason *dueReason, hold *checks.Hold) {
+	if span, ok := recording(ctx); ok {
+		span.AddEvent(resultHeld, trace.WithAttributes(
+			attribute.String("tollgate.reason", string(hold.Reason)),
+			attribute.String("tollgate.policy", hold.PolicyName),
+			attribute.String("tollgate.taint", reason.Taint.String()),
+		))
+	}
+}
+
+// traceResult sets how the attempt ended.
+func traceResult(ctx context.Context, result string) {
+	if span, ok := recording(ctx); ok {
+		span.SetAttributes(attribute.String("tollgate.result", result))
+	}
+}
+
+// traceFailure sets that a request failed, and how. A budget that refuses is no failure, but a hold.
+func traceFailure(ctx context.Context, failure act.Failure) {
+	if failure == act.NoFailure || failure.Blocked() {
+		return
+	}
+	if span, ok := recording(ctx); ok {
+		span.SetAttributes(attribute.String("tollgate.result", resultFailed), attribute.String("tollgate.failure", string(failure)))
+		span.SetStatus(codes.Error, string(failure))
+	}
+}
