@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -24,15 +25,17 @@ type collector struct {
 	server  *grpc.Server
 
 	mu sync.Mutex
-	// reviews are the spans of Tollgate, and others the IDs of those of the API server, as
+	// spans are those of Tollgate, and others those of the API server by their IDs, as
 	// "trace/span".
-	reviews []reviewSpan
-	others  map[string]struct{}
+	spans  []span
+	others map[string]span
 }
 
-// reviewSpan is a span of Tollgate.
-type reviewSpan struct {
-	id, parent string
+// span is a span of Tollgate or of the API server.
+type span struct {
+	name, id, parent string
+	// links are the IDs of spans of other traces.
+	links      []string
 	attributes map[string]string
 }
 
@@ -42,7 +45,7 @@ func startCollector(ctx context.Context) (*collector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for traces: %w", err)
 	}
-	c := &collector{address: listener.Addr().String(), server: grpc.NewServer(), others: map[string]struct{}{}}
+	c := &collector{address: listener.Addr().String(), server: grpc.NewServer(), others: map[string]span{}}
 	collectorv1.RegisterTraceServiceServer(c.server, c)
 	go func() { _ = c.server.Serve(listener) }() // It returns when the server is stopped.
 	return c, nil
@@ -71,16 +74,20 @@ func (c *collector) Export(_ context.Context, request *collectorv1.ExportTraceSe
 	return &collectorv1.ExportTraceServiceResponse{}, nil
 }
 
-func (c *collector) take(service string, span *tracev1.Span) {
-	trace := hex.EncodeToString(span.GetTraceId()) + "/"
-	id := trace + hex.EncodeToString(span.GetSpanId())
+func (c *collector) take(service string, sent *tracev1.Span) {
+	id := func(trace, span []byte) string { return hex.EncodeToString(trace) + "/" + hex.EncodeToString(span) }
+	taken := span{
+		name: sent.GetName(), id: id(sent.GetTraceId(), sent.GetSpanId()), parent: id(sent.GetTraceId(), sent.GetParentSpanId()),
+		attributes: attributesOf(sent.GetAttributes()),
+	}
+	for _, link := range sent.GetLinks() {
+		taken.links = append(taken.links, id(link.GetTraceId(), link.GetSpanId()))
+	}
 	if service != "tollgate" {
-		c.others[id] = struct{}{}
+		c.others[taken.id] = taken
 		return
 	}
-	c.reviews = append(c.reviews, reviewSpan{
-		id: id, parent: trace + hex.EncodeToString(span.GetParentSpanId()), attributes: attributesOf(span.GetAttributes()),
-	})
+	c.spans = append(c.spans, taken)
 }
 
 func attributesOf(list []*commonv1.KeyValue) map[string]string {
@@ -90,24 +97,43 @@ func attributesOf(list []*commonv1.KeyValue) map[string]string {
 		if _, ok := a.GetValue().GetValue().(*commonv1.AnyValue_IntValue); ok {
 			all[a.GetKey()] = strconv.FormatInt(a.GetValue().GetIntValue(), 10)
 		}
+		if _, ok := a.GetValue().GetValue().(*commonv1.AnyValue_DoubleValue); ok {
+			all[a.GetKey()] = strconv.FormatFloat(a.GetValue().GetDoubleValue(), 'g', -1, 64)
+		}
 	}
 	return all
 }
 
-// of returns the spans of the reviews of an object by its name, and whether the API server has
-// sent the span that a review span is below.
-func (c *collector) of(name string) (spans []reviewSpan, sent func(id string) bool) {
+// of returns the spans of that kind, "review" or "eviction", of an object by its name.
+func (c *collector) of(kind, object string) []span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, span := range c.reviews {
-		if span.attributes["tollgate.name"] == name {
-			spans = append(spans, span)
+	return slices.DeleteFunc(slices.Clone(c.spans), func(s span) bool { return s.name != kind || s.attributes["tollgate.name"] != object })
+}
+
+// below returns the spans of Tollgate below another.
+func (c *collector) below(parent string) []span {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(c.spans), func(s span) bool { return s.parent != parent })
+}
+
+// sent reports whether the API server has sent a span.
+func (c *collector) sent(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.others[id]
+	return ok
+}
+
+// linked returns the span of the API server that has a link to a span of Tollgate.
+func (c *collector) linked(id string) (span, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, other := range c.others {
+		if slices.Contains(other.links, id) {
+			return other, true
 		}
 	}
-	return spans, func(id string) bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		_, ok := c.others[id]
-		return ok
-	}
+	return span{}, false
 }

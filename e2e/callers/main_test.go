@@ -120,7 +120,7 @@ func installTollgate(ctx context.Context, cp *controlplane.ControlPlane, ca stri
 		return err
 	}
 	tollgate, err = install.Install(ctx, cp, install.Options{Programs: programs, Patch: func(config map[string]any) {
-		config["tracing"] = map[string]any{"enabled": true, "endpoint": traces.address}
+		config["tracing"] = map[string]any{"enabled": true, "endpoint": traces.address, "samplingRatePerMillion": 1000000}
 		webhook, _ := config["webhook"].(map[string]any)
 		webhook["authentication"] = map[string]any{
 			"mode":     "Required",

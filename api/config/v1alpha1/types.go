@@ -331,14 +331,16 @@ func (c *MetricsConfiguration) Asked() bool {
 // TracingConfiguration configures OpenTelemetry traces. If tracing is configured in the
 // API server, its traces continue in Tollgate.
 type TracingConfiguration struct {
-	// Enabled sends a span for each traced review. Defaults to false.
+	// Enabled sends a span for each traced review and each traced attempt to evict a pod.
+	// Defaults to false.
 	Enabled bool `json:"enabled,omitempty"`
 	// Endpoint is host:port of the collector. Tollgate sends OTLP over gRPC without TLS.
 	// Defaults to localhost:4317.
 	Endpoint string `json:"endpoint,omitempty"`
-	// SamplingRatePerMillion is the number of traced reviews per million reviews for
-	// which the API server has not decided. A decision of the API server takes
-	// precedence. Defaults to 0; the maximum is 1000000.
+	// SamplingRatePerMillion is the number of traced attempts per million attempts to evict
+	// a pod, and the number of traced reviews per million reviews for which the API server
+	// has not decided. A decision of the API server takes precedence. Defaults to 0; the
+	// maximum is 1000000.
 	SamplingRatePerMillion int32 `json:"samplingRatePerMillion,omitempty"`
 }
 

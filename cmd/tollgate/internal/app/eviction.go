@@ -148,7 +148,7 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 		Listeners: evictor.Listeners{
 			FitChanged: p.fitChanged(), RulesChanged: all.evictingRules.notify, PatchesChanged: all.evictingPatches.notify,
 		},
-		Metrics: evictor.NewMetrics(ctrlmetrics.Registry),
+		Metrics: evictor.NewMetrics(ctrlmetrics.Registry), Tracer: p.tracer,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the evictor: %w", err)

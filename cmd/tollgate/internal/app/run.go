@@ -70,7 +70,7 @@ type program struct {
 	// self is the user name of this process.
 	self      string
 	recorders recorders
-	// tracer makes spans of reviews, nil if tracing is not enabled.
+	// tracer makes spans of reviews and evictions, nil if tracing is not enabled.
 	tracer trace.Tracer
 	// resources are the metrics of discovery, nil before they are used.
 	resources *apidiscovery.Metrics
@@ -97,6 +97,9 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 	connection.UserAgent = "tollgate/" + settings.Version()
 	connection.QPS, connection.Burst = config.ClientConnection.QPS, config.ClientConnection.Burst
 	connection.Wrap(now.Wrap)
+	if config.Tracing.Enabled {
+		connection.Wrap(traceRequests)
+	}
 	clientset, err := kubernetes.NewForConfig(protobuf(connection))
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)

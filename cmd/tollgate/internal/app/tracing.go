@@ -3,12 +3,15 @@ package app
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"time"
 
 	"github.com/go-logr/logr"
+	"go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/time/rate"
@@ -22,7 +25,7 @@ import (
 // flushTimeout bounds how long a terminating process waits for the collector.
 const flushTimeout = 5 * time.Second
 
-// newTracer returns the tracer of reviews, and the function that sends what is left and stops it.
+// newTracer returns the tracer of reviews and evictions, and the function that sends what is left and stops it.
 // The tracer is nil if tracing is not enabled. A collector that does not answer loses spans and
 // delays nothing.
 func newTracer(ctx context.Context, config *configv1alpha1.TracingConfiguration) (trace.Tracer, func(), error) {
@@ -53,4 +56,12 @@ func newTracer(ctx context.Context, config *configv1alpha1.TracingConfiguration)
 			log.Error(err, "the last traces are lost", "endpoint", config.Endpoint)
 		}
 	}, nil
+}
+
+// traceRequests adds a span of each request that is made for a traced review or eviction, and sends its
+// context to the API server. All other requests stay as they are.
+func traceRequests(next http.RoundTripper) http.RoundTripper {
+	return otelhttp.NewTransport(next, otelhttp.WithPropagators(propagation.TraceContext{}), otelhttp.WithFilter(func(request *http.Request) bool {
+		return trace.SpanContextFromContext(request.Context()).IsSampled()
+	}))
 }
