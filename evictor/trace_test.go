@@ -37,7 +37,7 @@ func evictions(exporter *tracetest.InMemoryExporter) []tracetest.SpanStub {
 func textsOf(list []attribute.KeyValue) map[string]string {
 	texts := map[string]string{}
 	for _, a := range list {
-		texts[string(a.Key)] = a.Value.Emit()
+		texts[string(a.Key)] = a.Value.String()
 	}
 	return texts
 }

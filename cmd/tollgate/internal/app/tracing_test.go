@@ -1,7 +1,6 @@
 package app
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -26,7 +25,7 @@ func TestRequestsAreTracedWithWhatTheyAreMadeFor(t *testing.T) {
 			var carried string
 			server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { carried = r.Header.Get("Traceparent") }))
 			defer server.Close()
-			exporter, ctx := tracetest.NewInMemoryExporter(), context.Context(t.Context())
+			exporter, ctx := tracetest.NewInMemoryExporter(), t.Context()
 			if c.parent != nil {
 				provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter), sdktrace.WithSampler(sdktrace.ParentBased(c.parent)))
 				ctx, _ = provider.Tracer("test").Start(ctx, "eviction")
