@@ -15,6 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // The auth providers that kubectl has, for kubeconfigs with OIDC.
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 )
