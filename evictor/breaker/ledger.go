@@ -171,12 +171,14 @@ func (l *ledger) upToDate(inForce *eviction.Policy) bool {
 	return l.terms != nil && l.terms.generation >= inForce.Generation
 }
 
-// countedWithin returns a pod that was counted within the window; nil if it was not.
+// countedWithin returns a pod that was counted within the window; nil if it was not, or if it is held because
+// the limit was lowered.
 func (l *ledger) countedWithin(pod types.UID, now time.Time, window time.Duration) *counted {
-	if c := l.counted[pod]; c != nil && c.within(now, window) {
-		return c
+	c := l.counted[pod]
+	if c == nil || !c.within(now, window) || l.tripped() && l.exceeded && !c.covers(now) {
+		return nil
 	}
-	return nil
+	return c
 }
 
 // forgetDemand forgets the pods that asked before the last plan, and returns how long to pause if nothing is

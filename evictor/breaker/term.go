@@ -132,13 +132,10 @@ func (t *term) ask(pod types.UID, policies []*eviction.Policy, approvals []*v1al
 		}
 		l := t.ledger(policy.UID, policy.Name, false)
 		if c := l.countedWithin(pod, now, policy.Breaker.Window); c != nil {
-			if c.covers(now) {
-				continue
-			}
-			if !l.tripped() || !l.exceeded {
+			if !c.covers(now) {
 				late[l] = c
-				continue
 			}
+			continue
 		}
 		l.policy = policy
 		permit.breakers = append(permit.breakers, l)
