@@ -162,7 +162,7 @@ test-release: $(HELM) $(COSIGN) $(CRANE) ## Release a clone to a registry on thi
 		$(GO) test -v $(PLAIN) -timeout 1h ./release
 
 .PHONY: test-attack
-test-attack: ## Attack the port of Tollgate on a real control plane, and compare how long reviews take without that and with it. ATTACK=2m
+test-attack: ## Attack the port of Tollgate on a real control plane, and compare how long reviews take without that and with it; as root. ATTACK=2m
 	@$(call say,building Kubernetes and etcd from their Go modules (about 6 minutes the first time))
 	@cd e2e && $(GO) run ./cmd/cluster build
 	@$(call say,ordinary reviews for $(ATTACK)$(comma) and then as long beside an attacker)

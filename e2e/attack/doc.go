@@ -4,7 +4,8 @@
 //
 // Ordinarily it takes about a minute and asserts no times. With TOLLGATE_ATTACK=2m, as make
 // test-attack runs it, the attack lasts as long, and slows ordinary reviews down by no more than
-// a factor of two.
+// a factor of two. Tollgate then has the memory of a container, in control groups that only root
+// can make.
 //
 // Its control plane is its own: nothing but the attack may slow reviews down, or take memory.
 package attack
