@@ -219,6 +219,23 @@ func TestINV5APodIsCountedAgainAfterAnotherWriter(t *testing.T) {
 	})
 }
 
+// Another writer removes what was granted while an attempt is in progress, of which no answer comes.
+func TestINV5APodIsCountedAgainAfterAnotherWriterDuringItsAttempt(t *testing.T) {
+	led(t, bounded(2, time.Minute), func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		r.locked(func() { r.held[uidP] = 1000 })
+		inProgress := r.answerFor("a", "p")
+		require.NotNil(t, inProgress.Permit)
+		s.write(func(b *v1alpha1.EvictionBreakerStatus) { b.Granted, b.WriteID = nil, "another" })
+		r.unanswered(t, "b", "p")
+		inProgress.Permit.Settle(true)
+		settle(usableFor + time.Second)
+		r.unanswered(t, "a", "p")
+		require.Equal(t, 2, granted(s.status("p").Breaker))
+		require.NotNil(t, r.answerFor("c", "p").HeldBy, "two pods may have left since")
+	})
+}
+
 // A pod that another breaker holds asks in vain, so that nothing is written for it.
 func TestACountedPodThatAnotherBreakerHoldsCostsNoWrites(t *testing.T) {
 	led(t, bounded(5, time.Hour), func(t *testing.T, s *store, r *replica) {

@@ -53,7 +53,10 @@ func (p *Permit) Settle(evicted bool) {
 	}
 	if evicted {
 		for _, l := range p.breakers {
-			l.counted[p.pod] = &counted{at: p.at, by: p.reservations[l]}
+			// A reservation that was dropped meanwhile does not say which grant counts the pod.
+			if by := p.reservations[l]; by == nil || slices.Contains(l.reservations, by) {
+				l.counted[p.pod] = &counted{at: p.at, by: by}
+			}
 		}
 	}
 	p.reservations, p.breakers = nil, nil
