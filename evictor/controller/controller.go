@@ -151,10 +151,7 @@ func New[K comparable](base Base, options Options[K]) *Controller[K] {
 	if options.Describe == nil {
 		options.Describe = func(key K) string { return fmt.Sprint(key) }
 	}
-	return &Controller[K]{
-		Base: base, options: options,
-		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[K](cmp.Or(options.RetryBase, retryBase), RetryMax),
-	}
+	return &Controller[K]{Base: base, options: options}
 }
 
 // Add queues keys. It does not block, and does nothing while the controller does not run.
@@ -173,6 +170,8 @@ func (c *Controller[K]) Add(keys ...K) {
 // Start runs the controller until ctx is done, and returns when all workers have stopped.
 func (c *Controller[K]) Start(ctx context.Context) error {
 	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: c.options.Name, Clock: c.Local})
+	// The failures of an earlier term say nothing about this one, and their keys may never be queued again.
+	c.backoff = workqueue.NewTypedItemExponentialFailureRateLimiter[K](cmp.Or(c.options.RetryBase, retryBase), RetryMax)
 	c.use(queue)
 	defer c.use(nil)
 	if c.options.Started != nil {

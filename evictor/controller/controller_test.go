@@ -157,6 +157,24 @@ func TestFailuresAreTriedAgainEverMoreRarely(t *testing.T) {
 	})
 }
 
+func TestATermBeginsWithoutTheBackoffOfAnEarlierOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &steps{leads: true, err: errors.New("no")}
+		var c *controller.Controller[string]
+		c = controller.New(base(always), controller.Options[string]{Name: "test", Started: func() { c.Add("a") }, Reconcile: s.step})
+		inTheFirstSecond := func() (count int) {
+			s.set(func() { s.keys = nil })
+			lead(t, c, func() {
+				count = s.count()
+				rest(10 * time.Minute)
+			})
+			return count
+		}
+		first := inTheFirstSecond()
+		require.Equal(t, first, inTheFirstSecond())
+	})
+}
+
 func TestWhatCannotBeFinishedIsNamedInTheLog(t *testing.T) {
 	type key struct{ name string }
 	for name, test := range map[string]struct {
