@@ -51,6 +51,7 @@ func TestFaults(t *testing.T) {
 		"DE-45 a pod found terminating is not counted":                                            faultTerminatingAnswer,
 		"H03 a taint without a time is given the one at which it was seen, once":                  faultStamp,
 		"H03 a stamp that has to wait is still the time at which the taint was seen":              faultStampLate,
+		"H03 a stamp waits no longer than any other attempt":                                      faultStampDelayed,
 		"H03 a stamp that conflicts is tried again on what stands there then":                     faultStampConflict,
 		"H03 a node that was created anew does not get the time of the one before":                faultStampAnew,
 		"H05 a process that was frozen looks again before it acts":                                faultFrozen,

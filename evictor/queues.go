@@ -56,7 +56,7 @@ func (e *Evictor) newQueues() queues {
 	q := queues{plain: pods(nodeQueue, false), claiming: pods(deviceQueue, true)}
 	base.Timeout = e.options.AttemptTimeout
 	q.nodes = controller.New(base, controller.Options[string]{
-		Name: stampQueue, RetryBase: retryBase, Started: e.starting.Done, Reconcile: e.stamp,
+		Name: stampQueue, RetryBase: retryBase, Started: e.starting.Done, Reconcile: e.stampStep,
 	})
 	return q
 }
@@ -89,7 +89,7 @@ func (e *Evictor) step(ctx context.Context, key tracker.Key, claiming bool) (tim
 	wait, err := e.look(ctx, key)
 	switch {
 	case err != nil:
-		return 0, e.backoff(key, claiming, err)
+		return 0, backoff(e.queues.of(claiming), key, err)
 	case wait > 0 && woken != e.woken.Load():
 		// Held pods may have been woken before this one was recorded as held.
 		return time.Millisecond, nil
@@ -97,10 +97,10 @@ func (e *Evictor) step(ctx context.Context, key tracker.Key, claiming bool) (tim
 	return min(wait, longestSleep), nil
 }
 
-// backoff returns the error of an attempt that failed, which says how long the pod waits: longer each
+// backoff returns the error of an attempt that failed, which says how long its key waits: longer each
 // time, and at least as long as the API server asks for, up to the longest wait that there is.
-func (e *Evictor) backoff(key tracker.Key, claiming bool, cause error) error {
-	wait := min(e.queues.of(claiming).Backoff(key, cause), controller.RetryMax)
+func backoff[K comparable](queue *controller.Controller[K], key K, cause error) error {
+	wait := min(queue.Backoff(key, cause), controller.RetryMax)
 	if _, asks := apierrors.SuggestsClientDelay(cause); !asks && act.Classify(cause) == act.Conflict {
 		wait = min(wait, conflictMax)
 	}

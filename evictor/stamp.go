@@ -24,41 +24,50 @@ func bare(taints []tracker.Taint) bool {
 	return slices.ContainsFunc(taints, func(taint tracker.Taint) bool { return !taint.Stamped })
 }
 
+// stampStep handles one node of the queue.
+func (e *Evictor) stampStep(ctx context.Context, name string) (time.Duration, error) {
+	if err := e.stamp(ctx, name); err != nil {
+		logr.FromContextOrDiscard(ctx).V(1).Info("cannot stamp taints yet", "node", name, "reason", err.Error())
+		return 0, backoff(e.queues.nodes, name, err)
+	}
+	return 0, nil
+}
+
 // stamp gives the NoExecute taints of a node that came without a time the time at which they were
 // first seen, so that a restart does not start their clock again (H03). Admission does that for
 // taints that pass it; what is found without a time came while admission was away. The
 // node is read for where they stand now; the patch tests that they still do. Of
 // a node that was created anew meanwhile, the watch tells.
-func (e *Evictor) stamp(ctx context.Context, name string) (time.Duration, error) {
+func (e *Evictor) stamp(ctx context.Context, name string) error {
 	uid, known := e.tracker.Taints(name)
 	if !bare(known) {
-		return 0, nil
+		return nil
 	}
 	nodes := e.options.Client.CoreV1().Nodes()
 	asked := confirm.InstantOf(e.local.Now())
 	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return 0, ignoreNotFound("read node", err)
+		return ignoreNotFound("read node", err)
 	}
 	e.PodsChanged(e.confirm.SawNode(node, uid, asked))
 	uid, known = e.tracker.Taints(name)
 	patch, count := stampPatch(node, known, e.clock.Now())
 	if uid != node.UID || count == 0 {
-		return 0, nil
+		return nil
 	}
 	body, err := json.Marshal(patch)
 	if err != nil {
-		return 0, fmt.Errorf("encode patch: %w", err)
+		return fmt.Errorf("encode patch: %w", err)
 	}
 	asked = confirm.InstantOf(e.local.Now())
 	answer, err := nodes.Patch(ctx, name, types.JSONPatchType, body, metav1.PatchOptions{})
 	if err != nil {
-		return 0, ignoreNotFound("stamp taints of node", err)
+		return ignoreNotFound("stamp taints of node", err)
 	}
 	e.PodsChanged(e.confirm.SawNode(answer, uid, asked))
 	e.metrics.stamped.Add(float64(count))
 	logr.FromContextOrDiscard(ctx).Info("stamped taints", "node", name, "taints", count)
-	return 0, nil
+	return nil
 }
 
 // ignoreNotFound wraps err, unless it says that the node is gone.

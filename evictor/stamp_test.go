@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/evictor/controller"
@@ -46,6 +47,18 @@ func faultStampLate(w *world) {
 	w.api.setFaults(nil, nil)
 	w.pass(controller.RetryMax)
 	require.True(w.t, w.api.node("n").Spec.Taints[0].TimeAdded.Time.Equal(seen))
+}
+
+// A webhook may ask for any delay.
+func faultStampDelayed(w *world) {
+	w.setNode("n")
+	w.start()
+	w.api.setFaults(first(1, is("patch nodes"), apierrors.NewTooManyRequests("come back later", 3600)), nil)
+	bare := noExecute("gpu")
+	bare.TimeAdded = nil
+	w.setNode("n", bare)
+	w.pass(controller.RetryMax)
+	require.NotNil(w.t, w.api.node("n").Spec.Taints[0].TimeAdded)
 }
 
 func faultStampConflict(w *world) {
