@@ -48,6 +48,7 @@ func (e *Evictor) Start(ctx context.Context) error {
 	e.starting.Wait()
 	e.lookAtAll()
 	logr.FromContextOrDiscard(ctx).Info("evictor started", "workers", e.options.Workers)
+	<-ctx.Done()
 	running.Wait()
 	e.round.end()
 	e.late.Forget()
