@@ -51,7 +51,7 @@ func startFlood(t *testing.T) (stop func() *flood) {
 	t.Helper()
 	program, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), "nice", "-n", "19", program) //nolint:gosec // It is this test.
+	cmd := exec.CommandContext(t.Context(), "nice", "-n", "19", program)
 	cmd.Env = append(os.Environ(), floodVariable+"="+tollgate.WebhookURL, floodRootsVariable+"="+string(caCertificate(t)))
 	var answers bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &answers, os.Stderr

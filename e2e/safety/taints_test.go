@@ -58,16 +58,17 @@ func waitEvent(t *testing.T, namespace, object, reason string, words ...string) 
 	t.Helper()
 	events := clientOf(t).CoreV1().Events(namespace)
 	eventually(t, reason+" on "+object, func(ctx context.Context) error {
-		list, err := events.List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + object + ",reason=" + reason})
+		list, err := events.List(ctx, metav1.ListOptions{FieldSelector: "reason=" + reason})
 		if err != nil {
 			return err
 		}
 		var messages []string
 		for i := range list.Items {
-			if hasAll(list.Items[i].Message, words) {
+			about := list.Items[i].InvolvedObject.Name
+			if about == object && hasAll(list.Items[i].Message, words) {
 				return nil
 			}
-			messages = append(messages, list.Items[i].Message)
+			messages = append(messages, about+": "+list.Items[i].Message)
 		}
 		return fmt.Errorf("none says %q, only %q", words, messages)
 	})
