@@ -382,6 +382,7 @@ func TestOutcomes(t *testing.T) {
 		"wrapped":                    {fmt.Errorf("apply: %w", apierrors.NewUnauthorized("who")), string(act.Denied)},
 		"deadline":                   {fmt.Errorf("apply: %w", context.DeadlineExceeded), string(act.Timeout)},
 		"internal error":             {apierrors.NewInternalError(errors.New("etcd is down")), string(act.Unavailable)},
+		"a webhook is not there":     {apierrors.NewInternalError(errors.New(`failed calling webhook "a": connection refused`)), string(act.Unavailable)},
 		"no connection":              {errors.New("connection refused"), string(act.Unavailable)},
 	} {
 		t.Run(sentence, func(t *testing.T) {

@@ -40,6 +40,8 @@ func outcomeOf(err error) string {
 		return outcomeNotServed
 	case failure == act.NotFound, isOtherUID(err):
 		return outcomeGone
+	case apierrors.IsInternalError(err): // Also when a webhook could not be called, which ends without a user.
+		return string(act.Unavailable)
 	default:
 		return string(failure)
 	}
