@@ -29,9 +29,7 @@ const blockedBase = time.Second
 // budget blocks the pod, the reasons that this holds are added to held.
 func (e *Evictor) act(ctx context.Context, goal *target, pass checks.Pass, held heldReasons) (blocked bool, err error) {
 	key := goal.pod.Key
-	what := e.order(goal)
-	e.book.try(key, what.Method)
-	done, err := e.request(ctx, what, pass)
+	how, done, err := e.request(ctx, goal, pass)
 	if done.Answer != nil {
 		e.PodsChanged(e.tracker.RefreshPod(tracker.PodOf(done.Answer)))
 	}
@@ -48,7 +46,7 @@ func (e *Evictor) act(ctx context.Context, goal *target, pass checks.Pass, held 
 	}
 	switch done.Outcome {
 	case act.Evicted:
-		e.evicted(ctx, goal, what.Method)
+		e.evicted(ctx, goal, how)
 	case act.Terminating:
 		e.overtaken(ctx, key, act.Terminating, e.tracker.SetTerminating)
 	case act.Gone:
@@ -62,15 +60,19 @@ func (e *Evictor) act(ctx context.Context, goal *target, pass checks.Pass, held 
 	return false, nil
 }
 
-// request makes the requests, and tells the checks how they ended. After a panic the pod may have left.
-func (e *Evictor) request(ctx context.Context, what act.Order, pass checks.Pass) (done act.Attempt, err error) {
-	end := checks.Left
+// request makes the requests, and tells the checks how they ended. After a panic during the requests the pod
+// may have left.
+func (e *Evictor) request(ctx context.Context, goal *target, pass checks.Pass) (how act.Method, done act.Attempt, err error) {
+	end := checks.Stayed
 	defer func() { pass.End(e.now(), end) }()
+	what := e.order(goal)
+	e.book.try(goal.pod.Key, what.Method)
+	end = checks.Left
 	done, err = e.effector.Evict(ctx, what)
 	if !done.MayHaveWorked(err) {
 		end = checks.Stayed
 	}
-	return done, err
+	return what.Method, done, err
 }
 
 // order returns the requests to be made for a pod.
