@@ -27,7 +27,7 @@ const (
 
 // modePatience is for how long pods may live beyond their time: beyond the end of
 // their window in mode Window, beyond the time at which they have to leave in mode
-// Observe. In mode Replace nobody else has to do anything.
+// Observe. Mode Replace has no entry, because Tollgate alone evicts pods there.
 var modePatience = map[Mode]time.Duration{ModeWindow: time.Minute, ModeObserve: 5 * time.Minute}
 
 // modeCheck finds out whether the mode of Tollgate fits the cluster (J10).
