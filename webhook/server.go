@@ -80,7 +80,8 @@ func (s *Server) WebhookMux() *http.ServeMux { return s.mux }
 func (*Server) NeedLeaderElection() bool { return false }
 
 // Start serves until ctx is done, and returns when the requests under way were answered, at
-// most a minute later. Requests get ctx.
+// most a minute later. Requests have the values of ctx, and outlive it: the client of a request
+// cancels its context, by closing the connection (E06).
 func (s *Server) Start(ctx context.Context) error {
 	config := &tls.Config{NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12}
 	for _, change := range s.options.TLS {
@@ -104,9 +105,10 @@ func (s *Server) Start(ctx context.Context) error {
 }
 
 func (s *Server) server(ctx context.Context) *http.Server {
+	requests := context.WithoutCancel(ctx)
 	return &http.Server{
 		Handler:           s.mux,
-		BaseContext:       func(net.Listener) context.Context { return ctx },
+		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    headerBytes,

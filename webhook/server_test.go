@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -205,6 +206,48 @@ func TestTheServerEndsWithItsContext(t *testing.T) {
 	cancel()
 	require.NoError(t, <-ended)
 	require.ErrorContains(t, ready(r), "connect to the server of reviews")
+}
+
+func TestE06AReviewThatIsUnderWayIsFinished(t *testing.T) {
+	for name, tt := range map[string]struct {
+		ends func(server func(), client net.Conn)
+		want error
+	}{
+		"when the server ends":           {func(server func(), _ net.Conn) { server() }, nil},
+		"but not when its client leaves": {func(_ func(), client net.Conn) { _ = client.Close() }, context.Canceled},
+		"but not when its client leaves a server that ends": {
+			func(server func(), client net.Conn) { server(); _ = client.Close() }, context.Canceled,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				type key struct{}
+				ctx, end := context.WithCancel(context.WithValue(t.Context(), key{}, "log"))
+				defer end()
+				s := NewServer(ServerOptions{Budget: time.Second, Metrics: testOptions().Metrics})
+				d := newDials(t)
+				served := make(chan error, 1)
+				got := make(chan error, 1)
+				var client net.Conn
+				s.Register("/", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					tt.ends(end, client)
+					synctest.Wait()
+					assert.Equal(t, "log", r.Context().Value(key{}))
+					got <- r.Context().Err()
+				}))
+				server := s.server(ctx)
+				go func() { served <- server.Serve(d) }()
+				client = d.dial("192.0.2.1")
+				_, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+				require.NoError(t, err)
+				require.ErrorIs(t, <-got, tt.want)
+				require.NoError(t, client.Close())
+				require.NoError(t, server.Close())
+				require.ErrorIs(t, <-served, http.ErrServerClosed)
+				time.Sleep(time.Second) // A connection whose request was refused is kept for half of that.
+			})
+		})
+	}
 }
 
 // alive reports whether a connection was not closed.

@@ -232,7 +232,7 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 	Register(ctrlmetrics.Registry, settings.Version(), string(config.Eviction.Mode), p.leads)
 	serveCtx, end := Extend(ctx, config.Webhook.DrainPeriod.Duration, p.local)
 	defer end()
-	ready, err := p.addAdmission(ctx, serveCtx, store, state, previews.preview)
+	ready, err := p.addAdmission(ctx, store, state, previews.preview)
 	if err != nil {
 		return err
 	}

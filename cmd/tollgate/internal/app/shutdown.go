@@ -45,36 +45,16 @@ func Ready(shutdownCtx context.Context) healthz.Checker {
 	}
 }
 
-// Finish returns a handler that calls next with a context that outlives serveCtx:
-// controller-runtime derives request contexts from the server's, so its end would cancel all
-// reviews in flight. A client that disconnects still cancels its own.
-//
-// Once shutdownCtx is done, every response has "Connection: close". An API server calls the
-// webhooks of a Service by HTTP/1.1 and keeps its connections after the endpoint is removed: one
-// could be closed while a review is sent on it, which is not retried.
-func Finish(shutdownCtx, serveCtx context.Context, next http.Handler) http.Handler {
+// CloseConnections returns a handler whose responses have "Connection: close" once shutdownCtx is
+// done. An API server calls the webhooks of a Service by HTTP/1.1 and keeps its connections after the
+// endpoint is removed: one could be closed while a review is sent on it, which is not retried.
+func CloseConnections(shutdownCtx context.Context, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if shutdownCtx.Err() != nil {
 			w.Header().Set("Connection", "close")
 		}
-		ctx, cancel := detach(r.Context(), serveCtx)
-		defer cancel()
-		next.ServeHTTP(w, r.WithContext(ctx))
+		next.ServeHTTP(w, r)
 	})
-}
-
-// detach returns a context that ends with requestCtx, unless serveCtx ended first.
-func detach(requestCtx, serveCtx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(requestCtx))
-	stop := context.AfterFunc(requestCtx, func() {
-		if serveCtx.Err() == nil {
-			cancel()
-		}
-	})
-	return ctx, func() {
-		stop()
-		cancel()
-	}
 }
 
 // Until returns a runnable of every replica that stops work when the manager stops or shutdownCtx

@@ -24,11 +24,11 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
-// addAdmission adds the certificates and the webhook server, which serves until serveCtx is done,
-// and returns its readiness checks. A process without the webhook is ready when the policies are
-// read.
+// addAdmission adds the certificates and the webhook server, which closes connections once shutdownCtx
+// is done, and returns its readiness checks. A process without the webhook is ready when the policies
+// are read.
 func (p *program) addAdmission(
-	shutdownCtx, serveCtx context.Context, store *policies.Store, state *evictionState, preview *handlers.Preview,
+	shutdownCtx context.Context, store *policies.Store, state *evictionState, preview *handlers.Preview,
 ) (map[string]healthz.Checker, error) {
 	if p.certificates != nil {
 		p.add(p.certificates)
@@ -53,8 +53,8 @@ func (p *program) addAdmission(
 		BindAddress: p.config.Webhook.BindAddress, TLS: []func(*tls.Config){p.certificates.TLSConfig, callers.TLSConfig},
 		Budget: config.Budget, Metrics: config.Metrics,
 	})
-	server.Register(webhook.PathMutate, Finish(shutdownCtx, serveCtx, webhook.Mutate(config)))
-	server.Register(webhook.PathValidate, Finish(shutdownCtx, serveCtx, webhook.Validate(config)))
+	server.Register(webhook.PathMutate, CloseConnections(shutdownCtx, webhook.Mutate(config)))
+	server.Register(webhook.PathValidate, CloseConnections(shutdownCtx, webhook.Validate(config)))
 	p.add(server)
 	return map[string]healthz.Checker{
 		"certificates": p.certificates.Ready, "webhook": server.StartedChecker(), "policies": store.Ready,

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -14,44 +13,12 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/app"
 )
 
-func TestE06AReviewThatIsUnderWayIsFinished(t *testing.T) {
-	tests := map[string]struct {
-		ends func(server, client context.CancelFunc)
-		want error
-	}{
-		"when the server ends":                              {func(server, _ context.CancelFunc) { server() }, nil},
-		"when the server ends, and then the client goes":    {func(server, client context.CancelFunc) { server(); client() }, nil},
-		"but not when its client goes":                      {func(_, client context.CancelFunc) { client() }, context.Canceled},
-		"but not when its client goes and the server after": {func(server, client context.CancelFunc) { client(); synctest.Wait(); server() }, context.Canceled},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				serveCtx, end := context.WithCancel(context.WithValue(t.Context(), key{}, "log"))
-				defer end()
-				asked, hangUp := context.WithCancel(serveCtx)
-				defer hangUp()
-				var left error
-				var logs any
-				handler := app.Finish(t.Context(), serveCtx, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-					test.ends(end, hangUp)
-					synctest.Wait()
-					left, logs = r.Context().Err(), r.Context().Value(key{})
-				}))
-				handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(asked, http.MethodPost, "/validate", http.NoBody))
-				require.ErrorIs(t, left, test.want)
-				require.Equal(t, "log", logs, "it was asked, with what the server's context holds")
-			})
-		})
-	}
-}
-
 func TestE06ConnectionsAreNotKeptOnceTheEndWasTold(t *testing.T) {
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {
 			shutdownCtx, shutdown := context.WithCancel(t.Context())
 			defer shutdown()
-			server := httptest.NewUnstartedServer(app.Finish(shutdownCtx, t.Context(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			server := httptest.NewUnstartedServer(app.CloseConnections(shutdownCtx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusNoContent)
 			})))
 			server.EnableHTTP2 = http2
