@@ -288,7 +288,7 @@ func (s *stage) tabulate(size int, settings []setting, measured []costs) report.
 			allocated = append(allocated, c.allocated[name]/float64(size))
 		}
 		t.Rows = append(t.Rows, report.Row{Label: label, Cells: []string{
-			report.Spread(cpu, 0), report.Spread(toBare, 2), report.Spread(toConstant, 1), report.Spread(allocated, 1),
+			report.Spread(cpu, 0), report.Spread(toBare, 2), report.Spread(toConstant, 1), report.Spread(allocated, 2),
 		}})
 	}
 	add("constant answer", constant, measured)
