@@ -109,24 +109,19 @@ func (c *RegisterController) Start(ctx context.Context) error {
 
 // OnAdd implements cache.ResourceEventHandler.
 func (c *RegisterController) OnAdd(obj any, initial bool) {
-	if node, ok := obj.(*corev1.Node); ok {
-		c.states.add(node, !initial)
-		// The attempt may run only after the taint was removed again.
-		c.states.observe(node.UID, node.Spec.Taints)
-		c.Add(node.Name)
-	}
+	node := obj.(*corev1.Node)
+	c.states.add(node, !initial)
+	// The attempt may run only after the taint was removed again.
+	c.states.observe(node.UID, node.Spec.Taints)
+	c.Add(node.Name)
 }
 
 // OnUpdate implements cache.ResourceEventHandler. A node that was recreated under its name
 // while the watch was down arrives as an update too.
 func (c *RegisterController) OnUpdate(old, obj any) {
-	was, ok := old.(*corev1.Node)
-	node, same := obj.(*corev1.Node)
-	if !ok || !same {
-		return
-	}
-	if was.UID != node.UID {
-		c.states.remove(was.UID)
+	node := obj.(*corev1.Node)
+	if was := old.(*corev1.Node).UID; was != node.UID {
+		c.states.remove(was)
 		c.states.add(node, true)
 	}
 	c.states.observe(node.UID, node.Spec.Taints)

@@ -304,7 +304,30 @@ func (c *Controller) write(ctx context.Context, object client.Object, reasons Re
 	if equality.Semantic.DeepEqual(have, wanted) && (!ready || object.GetAnnotations()[AnnotationReasons] == reasons.String()) {
 		return nil
 	}
-	return c.patch(ctx, kind, object, wanted, reasons)
+	if !c.limit.AllowN(c.Local.Now(), 1) {
+		return errTooOften
+	}
+	data, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{
+			"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(), // of exactly the object that was read
+			"annotations": map[string]string{AnnotationReasons: reasons.String()},
+		},
+		"webhooks": wanted,
+	})
+	if err != nil {
+		return fmt.Errorf("encode webhooks: %w", err)
+	}
+	c.mu.Lock()
+	c.written[kind] = append(c.written[kind], wanted)
+	c.written[kind] = c.written[kind][max(0, len(c.written[kind])-remembered):]
+	c.mu.Unlock()
+	written := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // A copy of one.
+	if err := c.options.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, data), client.FieldOwner(fieldManager)); err != nil {
+		return fmt.Errorf("write the %s webhook configuration: %w", kind, err)
+	}
+	c.options.Metrics.writes.WithLabelValues(string(kind)).Inc()
+	logr.FromContextOrDiscard(ctx).Info("registered webhooks", "configuration", string(kind), "for", strings.ReplaceAll(reasons.String(), ",", " "))
+	return nil
 }
 
 // repaired returns the webhooks that are there as they should be.
@@ -338,32 +361,4 @@ func (c *Controller) ready(ctx context.Context, caBundle []byte) error {
 		}
 	}
 	return problemError("No replica is ready to answer reviews.")
-}
-
-// patch replaces the webhooks of exactly the object that was read.
-func (c *Controller) patch(ctx context.Context, kind Kind, object client.Object, webhooks []Webhook, reasons Reasons) error {
-	if !c.limit.AllowN(c.Local.Now(), 1) {
-		return errTooOften
-	}
-	data, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{
-			"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion(),
-			"annotations": map[string]string{AnnotationReasons: reasons.String()},
-		},
-		"webhooks": webhooks,
-	})
-	if err != nil {
-		return fmt.Errorf("encode webhooks: %w", err)
-	}
-	c.mu.Lock()
-	c.written[kind] = append(c.written[kind], webhooks)
-	c.written[kind] = c.written[kind][max(0, len(c.written[kind])-remembered):]
-	c.mu.Unlock()
-	written := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // A copy of one.
-	if err := c.options.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, data), client.FieldOwner(fieldManager)); err != nil {
-		return fmt.Errorf("write the %s webhook configuration: %w", kind, err)
-	}
-	c.options.Metrics.writes.WithLabelValues(string(kind)).Inc()
-	logr.FromContextOrDiscard(ctx).Info("registered webhooks", "configuration", string(kind), "for", strings.ReplaceAll(reasons.String(), ",", " "))
-	return nil
 }

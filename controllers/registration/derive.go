@@ -83,7 +83,7 @@ type part struct {
 	// name is the name of the entry without its suffix, and of its condition where several
 	// are joined.
 	name string
-	// of is the name of the entry in the manifest, without its suffix.
+	// of is the name of the entry in the manifest, without its suffix; empty for validate or mutate.
 	of string
 	// resources and operations are those that it takes of the rules; nil for all of them.
 	resources  []string
@@ -119,25 +119,25 @@ var (
 
 // parts are the entries of both configurations.
 var parts = map[Kind][]part{Validating: {
-	{name: "pods", of: "validate", resources: []string{"pods"}, operations: create, conditions: []string{notPlain}, on: without(Pods)},
+	{name: "pods", resources: []string{"pods"}, operations: create, conditions: []string{notPlain}, on: without(Pods)},
 	// A pod without what a PlacementPolicy gives is refused, whatever it has.
-	{name: "pods", of: "validate", resources: []string{"pods"}, operations: create, on: with(Pods)},
+	{name: "pods", resources: []string{"pods"}, operations: create, on: with(Pods)},
 	// Kubelets write the status of their pods all the time: this is the one condition then.
 	{
-		name: "pod-updates", of: "validate", resources: []string{"pods", "pods/status"}, operations: update,
+		name: "pod-updates", resources: []string{"pods", "pods/status"}, operations: update,
 		conditions: []string{"pods-change-what-is-judged"},
 	},
 	{
-		name: "bindings", of: "validate", resources: []string{"pods/binding", "bindings"}, conditions: []string{"not-the-scheduler"},
+		name: "bindings", resources: []string{"pods/binding", "bindings"}, conditions: []string{"not-the-scheduler"},
 		// In mode Window a binding could list windows that Tollgate did not give.
 		on: func(s *Settings, r Reasons) bool { return r&Tolerations != 0 || s.Window },
 	},
 	{
-		name: "templates", of: "validate", resources: append([]string{"controllerrevisions"}, workloads...),
+		name: "templates", resources: append([]string{"controllerrevisions"}, workloads...),
 		conditions: []string{"templates-change-what-is-judged"}, on: with(Tolerations),
 	},
 	{
-		name: "jobs", of: "validate", resources: []string{"jobs"}, operations: update,
+		name: "jobs", resources: []string{"jobs"}, operations: update,
 		conditions: []string{"templates-change-what-is-judged"}, on: func(_ *Settings, r Reasons) bool { return r&(Gates|Tolerations) == Gates },
 	},
 	// These are only warned about. Where templates are judged, those are too.
@@ -146,36 +146,36 @@ var parts = map[Kind][]part{Validating: {
 		conditions: []string{"templates-change-what-is-judged", warned}, on: without(Tolerations),
 	},
 	{
-		name: "namespaces", of: "validate", resources: []string{"namespaces", "namespaces/status", "namespaces/finalize"},
+		name: "namespaces", resources: []string{"namespaces", "namespaces/status", "namespaces/finalize"},
 		conditions: []string{"namespaces-change-labels"}, on: with(NamespaceLabels),
 	},
 	{
-		name: "nodes", of: "validate", resources: []string{"nodes"}, operations: update,
+		name: "nodes", resources: []string{"nodes"}, operations: update,
 		conditions: []string{"not-the-node-controllers", "nodes-change-taints"},
 	},
 	{
-		name: "node-status", of: "validate", resources: []string{"nodes/status"}, operations: update,
+		name: "node-status", resources: []string{"nodes/status"}, operations: update,
 		conditions: []string{"not-the-node-controllers", "nodes-change-taints"},
 	},
-	{name: "policies", of: "validate", resources: ownKinds, operations: write},
+	{name: "policies", resources: ownKinds, operations: write},
 	{
-		name: "patch-deletions", of: "validate", resources: []string{"resourceslicepatches"}, operations: remove,
+		name: "patch-deletions", resources: []string{"resourceslicepatches"}, operations: remove,
 		conditions: []string{"patches-are-deleted-with-taints"},
 	},
 	{
-		name: "device-taint-rules", of: "validate", resources: []string{"devicetaintrules"},
+		name: "device-taint-rules", resources: []string{"devicetaintrules"},
 		conditions: []string{"rules-change-their-spec"}, on: devices,
 	},
 	{
-		name: "resource-slices", of: "validate", resources: []string{"resourceslices"},
+		name: "resource-slices", resources: []string{"resourceslices"},
 		conditions: []string{"slices-change-taints-by-others-than-drivers"}, on: devices,
 	},
 	{
-		name: "claims", of: "validate", resources: []string{"resourceclaims", "resourceclaimtemplates"},
+		name: "claims", resources: []string{"resourceclaims", "resourceclaimtemplates"},
 		conditions: []string{"claims-are-new-or-change-their-window", "claims-have-tolerations"},
 	},
 	{
-		name: "reservations", of: "validate", resources: []string{"resourceclaims/status"},
+		name: "reservations", resources: []string{"resourceclaims/status"},
 		conditions: []string{"allocated-claims-gain-consumers"}, on: devices,
 	},
 	{name: "node-registration", of: "node-registration"},
@@ -190,26 +190,26 @@ var parts = map[Kind][]part{Validating: {
 	},
 	{name: "device-drivers", of: "device-drivers", conditions: []string{"by-drivers", "slices-change-taints"}, on: devices},
 }, Mutating: {
-	{name: "mutate-pods", of: "mutate", resources: []string{"pods"}, conditions: []string{"not-mirrors"}, on: with(Pods | PodWindows)},
+	{name: "mutate-pods", resources: []string{"pods"}, conditions: []string{"not-mirrors"}, on: with(Pods | PodWindows)},
 	{
-		name: "mutate-claims", of: "mutate", resources: []string{"resourceclaims", "resourceclaimtemplates"},
+		name: "mutate-claims", resources: []string{"resourceclaims", "resourceclaimtemplates"},
 		conditions: []string{"claims-request-devices"}, on: with(Claims | ClaimWindows),
 	},
 	{
-		name: "mutate-nodes", of: "mutate", resources: []string{"nodes"}, conditions: []string{"taints-are-written"},
+		name: "mutate-nodes", resources: []string{"nodes"}, conditions: []string{"taints-are-written"},
 		on: func(s *Settings, _ Reasons) bool { return s.NodeTaintTimestamps },
 	},
 	// New nodes get the taints that policies register, with or without a time.
 	{
-		name: "mutate-nodes", of: "mutate", resources: []string{"nodes"}, operations: create,
+		name: "mutate-nodes", resources: []string{"nodes"}, operations: create,
 		on: func(s *Settings, _ Reasons) bool { return !s.NodeTaintTimestamps },
 	},
 	{
-		name: "mutate-resource-slices", of: "mutate", resources: []string{"resourceslices"},
+		name: "mutate-resource-slices", resources: []string{"resourceslices"},
 		conditions: []string{"slices-with-taints-change-them"}, on: devices,
 	},
 	{
-		name: "mutate-device-taint-rules", of: "mutate", resources: []string{"devicetaintrules"},
+		name: "mutate-device-taint-rules", resources: []string{"devicetaintrules"},
 		conditions: []string{"rules-change-their-effect-and-not-its-time"}, on: devices,
 	},
 }}
@@ -230,13 +230,14 @@ func devices(s *Settings, _ Reasons) bool { return s.DeviceTaintAdmission }
 // of CAs. Every field that the API server sets by default is set, so that they are equal to what it
 // returns.
 func (d *Deriver) Derive(kind Kind, reasons Reasons, caBundle []byte) []Webhook {
+	most := map[Kind]string{Validating: "validate", Mutating: "mutate"}[kind]
 	var out []Webhook
 	for i := range parts[kind] {
 		p := &parts[kind][i]
 		if p.on != nil && !p.on(&d.settings, reasons) {
 			continue
 		}
-		from := d.entries[p.of+suffix]
+		from := d.entries[cmp.Or(p.of, most)+suffix]
 		w := *from.DeepCopy()
 		w.Name, w.Rules, w.MatchConditions = p.name+suffix, p.rules(w.Rules), d.condition(p, reasons)
 		w.ClientConfig, w.NamespaceSelector = d.client(w.ClientConfig, caBundle), d.namespaces(w.Rules, w.NamespaceSelector)

@@ -247,8 +247,7 @@ func (s *Store) refresh(ctx context.Context) (pending bool) {
 				continue
 			}
 		}
-		s.settled(ctx, w, err)
-		pending = pending || err != nil
+		pending = s.settled(ctx, w, err) || pending
 	}
 	s.publish(ctx)
 	for _, w := range losing {
@@ -259,8 +258,7 @@ func (s *Store) refresh(ctx context.Context) (pending bool) {
 		if err == nil {
 			s.use(w, list)
 		}
-		s.settled(ctx, w, err)
-		pending = pending || err != nil
+		pending = s.settled(ctx, w, err) || pending
 	}
 	s.publish(ctx)
 	return pending
@@ -280,12 +278,14 @@ func (s *Store) use(w *watched, list objects) {
 	s.options.Metrics.observe(&w.Kind, len(list)-partly, partly)
 }
 
-// settled notes how the changes of a kind were taken. After an error they are taken again.
-func (s *Store) settled(ctx context.Context, w *watched, err error) {
+// settled notes how the changes of a kind were taken. After an error, which it reports, they are taken
+// again.
+func (s *Store) settled(ctx context.Context, w *watched, err error) (again bool) {
 	if err != nil {
 		w.dirty.Store(true)
 	}
 	s.report(ctx, w, &w.kept, err)
+	return err != nil
 }
 
 // publish puts the gathered policies of all kinds into force.
