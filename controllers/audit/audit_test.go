@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
@@ -480,19 +478,6 @@ func TestAStatusThatIsRefusedKeepsNoOther(t *testing.T) {
 			require.NotNil(t, w.violations(1))
 		})
 	})
-}
-
-func TestWhatEndsWithTheProcessIsNotLogged(t *testing.T) {
-	t.Parallel()
-	var lines []string
-	log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
-	ctx, stop := context.WithCancel(logr.NewContext(t.Context(), log))
-	c := newWorld().controller()
-	require.Equal(t, 1, c.logFailure(ctx, errors.New("refused"), 0))
-	require.Len(t, lines, 1)
-	stop()
-	require.Zero(t, c.logFailure(ctx, context.Canceled, 0))
-	require.Len(t, lines, 1)
 }
 
 // BenchmarkAudit100000Pods scans 100,000 pods of 1,000 workloads in 100 namespaces, under

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -35,8 +35,9 @@ const (
 	// writes of one status.
 	scanPause  = 30 * time.Second
 	writePause = 30 * time.Second
-	// soonPause is the minimum delay until a change of policies is scanned. It grows up to
-	// latePause, so that scans take at most a twentieth of the time.
+	// soonPause is the minimum delay until a change of policies is scanned, and until a scan that
+	// failed is repeated. It grows up to latePause, so that scans take at most a twentieth of the
+	// time.
 	soonPause = 2 * time.Second
 	latePause = 15 * time.Second
 	share     = 20
@@ -47,10 +48,13 @@ const (
 // Metrics shows the results of the leader.
 type Metrics struct {
 	violations *prometheus.GaugeVec
-	// shown are the policies that have a series, as "Kind/name". Only Start uses it.
-	shown    map[string]int32
+	// shown are the policies that have a series. Only the one worker uses it.
+	shown    map[series]int32
 	duration prometheus.Gauge
 }
+
+// series are the labels of a policy.
+type series struct{ kind, name string }
 
 // NewMetrics registers the metrics with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
@@ -69,31 +73,24 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // set shows the violations of policies, and removes what it has shown of others.
 func (m *Metrics) set(policies []audited, found map[string]*v1alpha1.TolerationViolations) {
-	counts := map[string]int32{}
+	counts := map[series]int32{}
 	for _, p := range slices.SortedFunc(slices.Values(policies), func(a, b audited) int { return cmp.Compare(a.name, b.name) }) {
 		if p.name == "" {
 			continue
 		}
-		ref := policy.Ref("TolerationPolicy", p.name)
+		kind, name, _ := strings.Cut(policy.Ref("TolerationPolicy", p.name), "/")
 		if len(counts) >= policy.MaxNamed {
-			kind, _, _ := strings.Cut(ref, "/")
-			ref = kind + "/" + policy.OtherName
+			name = policy.OtherName
 		}
-		count := int32(0)
-		if violations := found[p.name]; violations != nil {
-			count = violations.Count
-		}
-		counts[ref] += count
+		counts[series{kind, name}] += ptr.Deref(found[p.name], v1alpha1.TolerationViolations{}).Count
 	}
-	for ref := range m.shown {
-		if _, ok := counts[ref]; !ok {
-			kind, name, _ := strings.Cut(ref, "/")
-			m.violations.DeleteLabelValues(kind, name)
+	for one := range m.shown {
+		if _, ok := counts[one]; !ok {
+			m.violations.DeleteLabelValues(one.kind, one.name)
 		}
 	}
-	for ref, count := range counts {
-		kind, name, _ := strings.Cut(ref, "/")
-		m.violations.WithLabelValues(kind, name).Set(float64(count))
+	for one, count := range counts {
+		m.violations.WithLabelValues(one.kind, one.name).Set(float64(count))
 	}
 	m.shown = counts
 }
@@ -115,89 +112,64 @@ type Options struct {
 
 // Controller counts violations. Its cache holds namespaces, RuntimeClasses and policies.
 type Controller struct {
-	controller.Base
+	*controller.Controller[string]
 
 	options Options
-	// lastWrites are the times of recent status writes. Only Start uses them.
+	// timeout bounds each write.
+	timeout time.Duration
+	// nextScan is the earliest time of the next scan, and lastWrites are the times of recent status
+	// writes. Only the one worker uses them.
+	nextScan   time.Time
 	lastWrites map[types.UID]time.Time
 	// reports is nil if no Reports are written.
 	reports *reports
 }
 
-// New returns a controller; Start starts it.
+// allPods is the only key of the queue.
+const allPods = "all pods"
+
+// New returns a controller; Start starts it. The timeout of base bounds each write: a scan takes the
+// longer the more pods there are.
 func New(base controller.Base, options Options) *Controller {
-	return &Controller{Base: base, options: options}
+	c := &Controller{options: options, timeout: base.Timeout}
+	base.Timeout = 0
+	c.Controller = controller.New(base, controller.Options[string]{
+		Name: "tollgate-audit", RetryBase: soonPause, Reconcile: c.reconcile,
+		PoliciesChanged: func(context.Context) { c.Add(allPods) },
+		Started: func() {
+			c.nextScan, c.lastWrites = time.Time{}, map[types.UID]time.Time{}
+			if options.Reports != nil {
+				c.reports = &reports{Controller: c, options: options.Reports, lastWrites: map[string]time.Time{}}
+			}
+			c.Add(allPods)
+		},
+	})
+	return c
 }
 
 // Start runs the controller until ctx is done.
 func (c *Controller) Start(ctx context.Context) error {
-	c.lastWrites = map[types.UID]time.Time{}
-	if c.options.Reports != nil {
-		c.reports = &reports{Controller: c, options: c.options.Reports, lastWrites: map[string]time.Time{}}
-	}
-	changed, unsubscribe := c.Policies.Subscribe()
-	defer unsubscribe()
 	defer c.options.Metrics.set(nil, nil) // The next leader exports the metric.
-
-	failures := 0 // in a row
-	for {
-		var duration time.Duration
-		done := false
-		if current := c.Policies.Current(); current != nil && c.options.Synced() && c.Leads() {
-			var err error
-			duration, err = c.audit(ctx, current, changed)
-			done, failures = err == nil, c.logFailure(ctx, err, failures)
-		}
-		if !c.pause(ctx, max(min(max(soonPause, share*duration), latePause), retryPause(failures)), nil) {
-			return nil
-		}
-		if done && !c.pause(ctx, scanPause, changed) {
-			return nil
-		}
-	}
+	return c.Controller.Start(ctx)
 }
 
-// logFailure logs a failed scan, at a higher level for the first in a row. It returns the
-// number of failures in a row.
-func (c *Controller) logFailure(ctx context.Context, err error, failures int) int {
-	if err == nil || ctx.Err() != nil {
-		return 0 // The end of the context is no failure.
+// reconcile audits all pods, unless the last scan was a moment ago.
+func (c *Controller) reconcile(ctx context.Context, _ string) (time.Duration, error) {
+	current := c.Policies.Current()
+	if current == nil || !c.options.Synced() {
+		return soonPause, nil
 	}
-	failures++
-	log, again := logr.FromContextOrDiscard(ctx), retryPause(failures).String()
-	if failures == 1 {
-		log.Error(err, "cannot say what violates policies", "again", again)
-	} else {
-		log.V(1).Info("still cannot say what violates policies", "reason", err.Error(), "again", again)
+	if wait := c.nextScan.Sub(c.Local.Now()); wait > 0 {
+		return 0, controller.DelayError(wait)
 	}
-	return failures
-}
-
-// retryPause returns the delay after a number of failures in a row. It doubles with each,
-// because a scan visits all pods and a missing permission lasts.
-func retryPause(failures int) time.Duration {
-	pause := time.Duration(0)
-	for range failures {
-		pause = min(max(soonPause, 2*pause), scanPause)
-	}
-	return pause
-}
-
-// pause waits for d or a value in early and returns true; it returns false when ctx is
-// done.
-func (c *Controller) pause(ctx context.Context, d time.Duration, early <-chan struct{}) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-early:
-		return true
-	case <-c.Local.After(d):
-		return true
-	}
+	duration, err := c.audit(ctx, current)
+	pause := min(max(soonPause, share*duration), latePause)
+	c.nextScan = c.Local.Now().Add(pause)
+	return pause + scanPause, err
 }
 
 // audit scans all pods, writes changed statuses, and returns the duration of the scan.
-func (c *Controller) audit(ctx context.Context, current *policyset.Set, changed <-chan struct{}) (duration time.Duration, err error) {
+func (c *Controller) audit(ctx context.Context, current *policyset.Set) (duration time.Duration, err error) {
 	began := c.Local.Now()
 	found, namespaces, err := c.scan(ctx, current.Tolerations)
 	if err != nil {
@@ -210,7 +182,7 @@ func (c *Controller) audit(ctx context.Context, current *policyset.Set, changed 
 		return duration, err
 	}
 	c.options.Metrics.set(policies, found)
-	err = c.write(ctx, current, policies, found, changed)
+	err = c.write(ctx, current, policies, found)
 	if c.reports != nil {
 		err = errors.Join(err, c.reports.write(ctx, policies, namespaces))
 	}
@@ -220,9 +192,7 @@ func (c *Controller) audit(ctx context.Context, current *policyset.Set, changed 
 // write writes the violations into the statuses that differ. If that takes longer than
 // writeFor and policies changed meanwhile, the next audit writes the rest. A refused write
 // does not stop the others.
-func (c *Controller) write(
-	ctx context.Context, current *policyset.Set, policies []audited, found map[string]*v1alpha1.TolerationViolations, changed <-chan struct{},
-) error {
+func (c *Controller) write(ctx context.Context, current *policyset.Set, policies []audited, found map[string]*v1alpha1.TolerationViolations) error {
 	now := c.Local.Now()
 	maps.DeleteFunc(c.lastWrites, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= writePause })
 	var errs []error
@@ -248,7 +218,7 @@ func (c *Controller) write(
 		} else if apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
 			break // An unreachable API server would fail the rest too.
 		}
-		if len(changed) > 0 && c.Local.Since(now) > writeFor {
+		if c.Policies.Current() != current && c.Local.Since(now) > writeFor {
 			break
 		}
 	}
@@ -303,7 +273,7 @@ func (c *Controller) writeViolations(ctx context.Context, object client.Object, 
 	if !c.Leads() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	var written any
 	if violations != nil {

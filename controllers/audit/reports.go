@@ -104,7 +104,7 @@ func (f *findings) add(one finding) {
 	f.named = insert(f.named, one, maxResults, finding.compare)
 }
 
-// reports writes Reports of OpenReports. Only Start uses it.
+// reports writes Reports of OpenReports. Only the one worker uses it.
 type reports struct {
 	*Controller
 
@@ -136,15 +136,10 @@ func (r *reports) write(ctx context.Context, policies []audited, found map[strin
 	for _, p := range policies {
 		objects[p.name] = p.object
 	}
-	namespaces := map[string]struct{}{}
-	for namespace := range found {
-		namespaces[namespace] = struct{}{}
-	}
-	for namespace := range r.written {
-		namespaces[namespace] = struct{}{}
-	}
+	namespaces := slices.AppendSeq(slices.Collect(maps.Keys(found)), maps.Keys(r.written))
+	slices.Sort(namespaces)
 	var errs []error
-	for _, namespace := range slices.Sorted(maps.Keys(namespaces)) {
+	for _, namespace := range slices.Compact(namespaces) {
 		if _, ok := r.lastWrites[namespace]; ok || !r.Leads() {
 			continue
 		}
@@ -176,7 +171,7 @@ func (r *reports) read(ctx context.Context) error {
 }
 
 func (r *reports) page(ctx context.Context, next string) (*openreportsv1alpha1.ReportList, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	page := &openreportsv1alpha1.ReportList{}
 	err := r.options.Client.List(ctx, page, client.MatchingFields{metav1.ObjectNameField: reportName},
@@ -194,7 +189,7 @@ func (r *reports) writeOne(ctx context.Context, namespace string, found *finding
 			return nil
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	outcome := outcomeWritten
 	var err error
