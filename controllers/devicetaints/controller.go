@@ -16,6 +16,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
@@ -80,21 +81,21 @@ type Options struct {
 
 // Controller creates, updates and deletes paired rules.
 type Controller struct {
-	*controller.Controller[key]
+	*controller.Controller[string]
 
 	options Options
 	// readResults are by the names of paired rules. Only the single worker uses them.
 	readResults map[string]readResult
 }
 
-// key names a rule; the zero key stands for all published taints.
-type key struct{ rule string }
+// allPublished is the key of all published taints. Every other key is the name of a rule.
+const allPublished = ""
 
-func (k key) describe() string {
-	if k == (key{}) {
+func describe(key string) string {
+	if key == allPublished {
 		return "all ResourceSlices"
 	}
-	return "DeviceTaintRule/" + k.rule
+	return "DeviceTaintRule/" + key
 }
 
 // readResult is the result of the last read of a paired rule from the API server. The
@@ -117,8 +118,8 @@ func (r readResult) is(uid types.UID, wanted *pairedRule) bool {
 // New returns a controller; Start starts it.
 func New(base controller.Base, options Options) *Controller {
 	c := &Controller{options: options, readResults: map[string]readResult{}}
-	c.Controller = controller.New(base, controller.Options[key]{
-		Name: "tollgate-pairing", Describe: key.describe, Reconcile: c.reconcile,
+	c.Controller = controller.New(base, controller.Options[string]{
+		Name: "tollgate-pairing", Describe: describe, Reconcile: c.reconcile,
 		Started: func() {
 			clear(c.readResults)
 			c.addAll()
@@ -131,14 +132,14 @@ func New(base controller.Base, options Options) *Controller {
 // RuleChanged queues a rule that was created, changed or deleted, and the rule that it may
 // be paired with. It does not block.
 func (c *Controller) RuleChanged(name string) {
-	c.Add(key{rule: name})
+	c.Add(name)
 	if paired, ok := strings.CutSuffix(name, suffix); ok {
-		c.Add(key{rule: paired})
+		c.Add(paired)
 	}
 }
 
 func (c *Controller) addAll() {
-	c.Add(key{})
+	c.Add(allPublished)
 	for _, name := range c.options.Devices.Rules() {
 		// The name may be that of a paired rule whose owner is gone.
 		c.RuleChanged(name)
@@ -146,26 +147,26 @@ func (c *Controller) addAll() {
 }
 
 // reconcile reconciles the paired rule of one rule, or the rules for all published taints.
-func (c *Controller) reconcile(ctx context.Context, k key) (time.Duration, error) {
+func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
 	current := c.Policies.Current()
 	if current == nil || !c.options.Synced() {
 		return policiesPause, nil
 	}
 	needs := NeedsOf(current, c.options.Window)
-	if k.rule == "" {
+	if name == allPublished {
 		return publishedPause, c.published(ctx, needs)
 	}
-	rule, ok := c.options.Devices.Rule(k.rule)
+	rule, ok := c.options.Devices.Rule(name)
 	if !ok {
-		delete(c.readResults, k.rule)
-		return 0, c.removeOrphan(ctx, pairedName(k.rule))
+		delete(c.readResults, name)
+		return 0, c.removeOrphan(ctx, pairedName(name))
 	}
-	if strings.HasSuffix(k.rule, suffix) {
-		if err := c.removeOrphan(ctx, k.rule); err != nil {
+	if strings.HasSuffix(name, suffix) {
+		if err := c.removeOrphan(ctx, name); err != nil {
 			return 0, err
 		}
 	}
-	wanted, reference := pairedRuleOf(&rule), referenceTo(k.rule, rule.UID)
+	wanted, reference := pairedRuleOf(&rule), referenceTo(name, rule.UID)
 	// A rule that only Tollgate's evictor treats as NoExecute is NoSchedule for the
 	// scheduler.
 	if !rule.Selects || !needs.includes(new(rule.NativeTaint())) {
@@ -222,6 +223,15 @@ func (c *Controller) read(ctx context.Context, name string) (*resourcev1.DeviceT
 	return stored, nil
 }
 
+// readTracked is read for a rule that is tracked.
+func (c *Controller) readTracked(ctx context.Context, name string) (*resourcev1.DeviceTaintRule, error) {
+	if _, ok := c.options.Devices.Rule(name); !ok {
+		delete(c.readResults, name)
+		return nil, nil //nolint:nilnil // A missing rule is no error.
+	}
+	return c.read(ctx, name)
+}
+
 // ensure creates or updates a paired rule. The tracked rule decides whether to read the
 // stored one, and the stored rule decides what to write.
 func (c *Controller) ensure(ctx context.Context, wanted *pairedRule, about *corev1.ObjectReference) error {
@@ -236,7 +246,7 @@ func (c *Controller) ensure(ctx context.Context, wanted *pairedRule, about *core
 	}
 	if stored == nil {
 		err := c.options.Client.Create(ctx, wanted.object)
-		return c.finish(ctx, controllers.OperationCreate, about, wanted, ignoreAlreadyExists(err))
+		return c.finish(ctx, controllers.OperationCreate, about, wanted, client.IgnoreAlreadyExists(err))
 	}
 	return c.correct(ctx, stored, last, wanted, about)
 }
@@ -272,11 +282,7 @@ func (c *Controller) correct(ctx context.Context, stored *resourcev1.DeviceTaint
 
 // remove deletes a paired rule that is tracked and managed by this controller.
 func (c *Controller) remove(ctx context.Context, name string, about *corev1.ObjectReference) error {
-	if _, ok := c.options.Devices.Rule(name); !ok {
-		delete(c.readResults, name)
-		return nil
-	}
-	stored, err := c.read(ctx, name)
+	stored, err := c.readTracked(ctx, name)
 	if err != nil || stored == nil {
 		return err
 	}
@@ -289,14 +295,10 @@ func (c *Controller) remove(ctx context.Context, name string, about *corev1.Obje
 // removeOrphan deletes a tracked paired rule whose owner is gone. Where a TaintPolicy
 // governs the key, the garbage collector may not delete it.
 func (c *Controller) removeOrphan(ctx context.Context, name string) error {
-	if _, ok := c.options.Devices.Rule(name); !ok {
-		delete(c.readResults, name)
-		return nil
-	}
 	if _, ok := c.options.Devices.Rule(strings.TrimSuffix(name, suffix)); ok {
 		return nil // The attempt for the owner decides.
 	}
-	stored, err := c.read(ctx, name)
+	stored, err := c.readTracked(ctx, name)
 	if err != nil || stored == nil {
 		return err
 	}
@@ -327,13 +329,6 @@ func (c *Controller) delete(ctx context.Context, stored *resourcev1.DeviceTaintR
 	c.Recorder.Eventf(about, corev1.EventTypeNormal, "NoSchedulePairRemoved", "Removed the rule %s (%s): %s", stored.Name, text, why)
 	logr.FromContextOrDiscard(ctx).Info("removed a NoSchedule pair", "rule", about.Name, "pair", stored.Name, "taint", text, "reason", why)
 	return nil
-}
-
-func ignoreAlreadyExists(err error) error {
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
 }
 
 // finish counts a write that succeeded, and records it in an event and in the log.

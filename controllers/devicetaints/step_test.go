@@ -171,7 +171,7 @@ func TestOneRefusalDoesNotStopTheOthers(t *testing.T) {
 	for _, published := range w.PublishedEvicting()[:5] {
 		w.refused[pairedRuleForPublished(&published).name] = true
 	}
-	_, err := c.reconcile(t.Context(), key{})
+	_, err := c.reconcile(t.Context(), allPublished)
 	require.True(t, apierrors.IsForbidden(err))
 	require.Len(t, w.pairs(), 5)
 }
@@ -247,13 +247,13 @@ func TestFaultsAreTriedAgain(t *testing.T) {
 	w.give("degraded")
 	w.put(rule("broken", "gpu-0", "degraded", noExecute))
 	w.fault = errors.New("no answer")
-	_, err := c.reconcile(t.Context(), key{rule: "broken"})
+	_, err := c.reconcile(t.Context(), "broken")
 	require.ErrorIs(t, err, w.fault)
 	w.fault = nil
 	w.step(c, "broken")
 	w.fault = errors.New("no answer")
 	w.give()
-	_, err = c.reconcile(t.Context(), key{rule: "broken"})
+	_, err = c.reconcile(t.Context(), "broken")
 	require.ErrorIs(t, err, w.fault)
 }
 
@@ -261,12 +261,12 @@ func TestNothingIsDoneBlindly(t *testing.T) {
 	w := newWorld(t)
 	c := w.controller()
 	w.put(rule("broken", "gpu-0", "degraded", noExecute))
-	again, err := c.reconcile(t.Context(), key{rule: "broken"})
+	again, err := c.reconcile(t.Context(), "broken")
 	require.NoError(t, err)
 	require.Equal(t, policiesPause, again, "the policies are not known yet")
 	w.give("degraded")
 	w.synced = false
-	again, err = c.reconcile(t.Context(), key{rule: "broken"})
+	again, err = c.reconcile(t.Context(), "broken")
 	require.NoError(t, err)
 	require.Equal(t, policiesPause, again, "the rules are not known yet")
 	require.Empty(t, w.pairs())
@@ -400,6 +400,6 @@ func TestObjects(t *testing.T) {
 
 func TestWhatIsLookedAtHasANameInLogs(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, "DeviceTaintRule/a", key{rule: "a"}.describe())
-	require.Equal(t, "all ResourceSlices", key{}.describe())
+	require.Equal(t, "DeviceTaintRule/a", describe("a"))
+	require.Equal(t, "all ResourceSlices", describe(allPublished))
 }

@@ -232,7 +232,7 @@ func (w *world) pairs() []string {
 // step runs steps for a rule, or for published taints, until nothing changes.
 func (w *world) step(c *Controller, name string) {
 	w.t.Helper()
-	_, err := c.reconcile(w.t.Context(), key{rule: name})
+	_, err := c.reconcile(w.t.Context(), name)
 	require.NoError(w.t, err)
 }
 
