@@ -267,11 +267,10 @@ func (l *oneConnection) Addr() net.Addr { return &net.TCPAddr{} }
 func TestE05AReviewOfAStrangerIsUnproven(t *testing.T) {
 	options, key := askingForTokens(t, false)
 	known := "Bearer " + mint(t, key, "*")
-	guard := options.Callers.Guard(EndpointValidate)
 	require.Eventually(t, func() bool { // Where that is optional, nobody waits for the keys of tokens.
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/validate", http.NoBody)
 		r.Header.Set("Authorization", known)
-		visit, _ := guard.Identify(r)
+		visit, _ := options.Callers.Identify(r, EndpointValidate)
 		return visit.Proven("")
 	}, time.Minute, time.Millisecond)
 	var unproven bool

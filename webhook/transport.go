@@ -78,7 +78,6 @@ type Endpoint struct {
 
 	name     string
 	opts     Options
-	guard    *auth.Guard
 	handlers map[handlers.Resource]handlers.Handler
 }
 
@@ -92,12 +91,10 @@ func Validate(c Config) *Endpoint {
 	return newEndpoint(EndpointValidate, c.Options, handlers.Validating(c.Handlers))
 }
 
-// newEndpoint returns an endpoint with its handlers. Name stands in metrics, and is that of its
-// guard.
+// newEndpoint returns an endpoint with its handlers. Name stands in metrics, and in the configuration
+// of callers.
 func newEndpoint(name string, opts Options, byResource map[handlers.Resource]handlers.Handler) *Endpoint {
-	return &Endpoint{
-		logs: rate.NewLimiter(logsPerSecond, logsAtOnce), name: name, opts: opts, guard: opts.Callers.Guard(name), handlers: byResource,
-	}
+	return &Endpoint{logs: rate.NewLimiter(logsPerSecond, logsAtOnce), name: name, opts: opts, handlers: byResource}
 }
 
 // Review decides about a request of the API server, or of this process. An error means that
@@ -148,7 +145,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), allowedTime(timeoutIn(r.URL.RawQuery), e.opts.Budget))
 	defer cancel()
 	// Before all else: an unknown caller learns nothing, and costs nothing.
-	visit, known := e.guard.Identify(r.WithContext(ctx))
+	visit, known := e.opts.Callers.Identify(r.WithContext(ctx), e.name)
 	if !known {
 		e.refuseCaller(w)
 		return
@@ -246,6 +243,10 @@ func (e *Endpoint) label(req *review.Request) string {
 	if _, handled := e.handlers[resourceOf(req)]; !handled {
 		return "other"
 	}
+	return nameOf(req)
+}
+
+func nameOf(req *review.Request) string {
 	if req.SubResource == "" {
 		return req.Resource.Resource
 	}
@@ -253,10 +254,7 @@ func (e *Endpoint) label(req *review.Request) string {
 }
 
 func describe(req *review.Request) string {
-	name := review.Clip(req.Resource.Resource)
-	if req.SubResource != "" {
-		name += "/" + review.Clip(req.SubResource)
-	}
+	name := review.Clip(nameOf(req))
 	if req.Resource.Group != "" {
 		name += "." + review.Clip(req.Resource.Group)
 	}

@@ -86,27 +86,12 @@ func (c *Callers) TLSConfig(config *tls.Config) {
 	}
 }
 
-// Guard returns the guard of the endpoint of the name. Nil callers, where no credential is asked
-// for, have a guard that lets every caller pass.
-func (c *Callers) Guard(endpoint string) *Guard {
-	if c == nil {
-		return nil
-	}
-	return &Guard{callers: c, endpoint: c.options.Tokens.endpoint(endpoint)}
-}
-
-// Guard stands before one endpoint. It is safe for concurrent use.
-type Guard struct {
-	callers  *Callers
-	endpoint Endpoint
-}
-
 // Visit is one request of a caller. The zero value may send everything.
 type Visit struct {
-	guard *Guard
-	from  string
-	way   way
-	grant grant
+	callers *Callers
+	from    string
+	way     way
+	grant   grant
 	// err is why the caller is not known.
 	err error
 }
@@ -116,22 +101,23 @@ var (
 	errOtherGroup   = errors.New("the token is not for reviews of this API group")
 )
 
-// Identify looks at the credentials of r. It reports whether the body is worth reading; if not,
-// the answer is that the caller is unauthorized, and nothing else.
-func (g *Guard) Identify(r *http.Request) (Visit, bool) {
-	if g == nil {
+// Identify looks at the credentials of r, a request to the endpoint of the name. It reports whether
+// the body is worth reading; if not, the answer is that the caller is unauthorized, and nothing else.
+// Nil callers, where no credential is asked for, let every caller pass.
+func (c *Callers) Identify(r *http.Request, endpoint string) (Visit, bool) {
+	if c == nil {
 		return Visit{}, true
 	}
-	visit := Visit{guard: g, from: r.RemoteAddr, way: none, err: errNothingShown}
-	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && g.callers.certificates != nil {
+	visit := Visit{callers: c, from: r.RemoteAddr, way: none, err: errNothingShown}
+	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && c.certificates != nil {
 		visit.way = byCertificate
-		visit.grant, visit.err = g.callers.certificates.identify(r.TLS.PeerCertificates)
+		visit.grant, visit.err = c.certificates.identify(r.TLS.PeerCertificates)
 	}
-	if token, ok := tokenOf(r); ok && g.callers.tokens != nil && visit.err != nil {
+	if token, ok := tokenOf(r); ok && c.tokens != nil && visit.err != nil {
 		visit.way = byToken
-		visit.grant, visit.err = g.callers.tokens.identify(r.Context(), token, g.endpoint)
+		visit.grant, visit.err = c.tokens.identify(r.Context(), token, c.options.Tokens.Endpoints[endpoint])
 	}
-	if visit.err != nil && g.callers.options.Required {
+	if visit.err != nil && c.options.Required {
 		visit.refuse(r.Context(), visit.err)
 		return Visit{}, false
 	}
@@ -140,10 +126,10 @@ func (g *Guard) Identify(r *http.Request) (Visit, bool) {
 
 // MaySend reports whether the caller may send reviews of an API group, and counts it.
 func (v Visit) MaySend(ctx context.Context, group string) bool {
-	if v.guard == nil {
+	if v.callers == nil {
 		return true
 	}
-	c, err := v.guard.callers, v.err
+	c, err := v.callers, v.err
 	if err == nil && !v.grant.covers(group) {
 		err = errOtherGroup
 	}
@@ -167,11 +153,11 @@ func (v Visit) MaySend(ctx context.Context, group string) bool {
 // Proven reports whether the caller has shown that it is the API server, for reviews of an API
 // group. Where no credential is asked for, no caller has.
 func (v Visit) Proven(group string) bool {
-	return v.guard != nil && v.err == nil && v.grant.covers(group)
+	return v.callers != nil && v.err == nil && v.grant.covers(group)
 }
 
 func (v Visit) refuse(ctx context.Context, err error) {
-	c := v.guard.callers
+	c := v.callers
 	c.options.Metrics.count(v.way, refused)
 	if c.logs.AllowN(c.options.Clock.Now(), 1) {
 		logr.FromContextOrDiscard(ctx).Info("refused a caller", "from", v.from, "way", v.way, "reason", limit(err))

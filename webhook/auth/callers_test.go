@@ -94,7 +94,7 @@ func TestF06F08WhoMaySendReviews(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			metrics := s.known.options.Metrics
 			before := metrics.total(t)
-			visit, known := s.known.Guard(validate).Identify(tt.request)
+			visit, known := s.known.Identify(tt.request, validate)
 			if known {
 				known = visit.MaySend(t.Context(), tt.group)
 			}
@@ -119,7 +119,7 @@ func TestNobodyIsRefusedWhereShowingIsOptionalAndThatIsSaidOnce(t *testing.T) {
 	}
 	for range 3 {
 		for _, r := range requests {
-			visit, known := s.known.Guard(validate).Identify(r)
+			visit, known := s.known.Identify(r, validate)
 			require.True(t, known)
 			require.True(t, visit.MaySend(ctx, ""))
 		}
@@ -136,7 +136,7 @@ func TestNobodyIsRefusedWhereShowingIsOptionalAndThatIsSaidOnce(t *testing.T) {
 
 func TestWithoutCallersEverybodyMaySend(t *testing.T) {
 	var known *Callers
-	visit, ok := known.Guard(validate).Identify(showing(t, nil))
+	visit, ok := known.Identify(showing(t, nil), validate)
 	require.True(t, ok)
 	require.True(t, visit.MaySend(t.Context(), "apps"))
 }
@@ -144,16 +144,16 @@ func TestWithoutCallersEverybodyMaySend(t *testing.T) {
 func TestOnlyTheWaysThatAreSwitchedOnCount(t *testing.T) {
 	s := newScene(t, true)
 	s.known.tokens = nil
-	_, ok := s.known.Guard(validate).Identify(showing(t, nil, "Bearer "+s.all))
+	_, ok := s.known.Identify(showing(t, nil, "Bearer "+s.all), validate)
 	require.False(t, ok)
-	_, ok = s.known.Guard(validate).Identify(showing(t, s.right))
+	_, ok = s.known.Identify(showing(t, s.right), validate)
 	require.True(t, ok)
 
 	s = newScene(t, true)
 	s.known.certificates = nil
-	_, ok = s.known.Guard(validate).Identify(showing(t, s.right))
+	_, ok = s.known.Identify(showing(t, s.right), validate)
 	require.False(t, ok)
-	_, ok = s.known.Guard("an endpoint that nobody names").Identify(showing(t, nil, "Bearer "+s.all))
+	_, ok = s.known.Identify(showing(t, nil, "Bearer "+s.all), "an endpoint that nobody names")
 	require.False(t, ok)
 }
 
@@ -175,7 +175,7 @@ func TestRefusalsAreLoggedWithTheirReasonAndDoNotFillTheLog(t *testing.T) {
 		logged := &callerLines{}
 		ctx := logr.NewContext(t.Context(), logged.logger())
 		for range 1000 {
-			_, ok := s.known.Guard(validate).Identify(showing(t, s.wrong).WithContext(ctx))
+			_, ok := s.known.Identify(showing(t, s.wrong).WithContext(ctx), validate)
 			require.False(t, ok)
 		}
 		require.Len(t, logged.all(), 10)

@@ -23,13 +23,6 @@ type Tokens struct {
 	Endpoints map[string]Endpoint
 }
 
-func (t *Tokens) endpoint(name string) Endpoint {
-	if t == nil {
-		return Endpoint{}
-	}
-	return t.Endpoints[name]
-}
-
 // Endpoint holds the claims that a token must have at an endpoint.
 type Endpoint struct {
 	// Audience is the URL of the endpoint, as the API server makes it up from its webhook
