@@ -114,45 +114,32 @@ func (c *DeviceClasses) OfPod(ctx context.Context, namespace string, claims []co
 // ofClaim returns the classes that one claim of a pod requests. Reads counts the reads for
 // the pod from the API server.
 func (c *DeviceClasses) ofClaim(ctx context.Context, namespace string, claim *corev1.PodResourceClaim, reads *int) ([]string, error) {
+	var key claimKey
+	var spec resourcev1.ResourceClaimSpec
+	var err error
 	switch {
 	case claim.ResourceClaimTemplateName != nil:
-		key := types.NamespacedName{Namespace: namespace, Name: *claim.ResourceClaimTemplateName}
+		key = claimKey{types.NamespacedName{Namespace: namespace, Name: *claim.ResourceClaimTemplateName}, "ResourceClaimTemplate"}
 		var template resourcev1.ResourceClaimTemplate
-		err := c.cache.Get(ctx, key, &template)
-		if apierrors.IsNotFound(err) {
-			err = c.readLive(ctx, claimKey{key, "ResourceClaimTemplate"}, &template, reads)
+		if err = c.cache.Get(ctx, key.NamespacedName, &template); apierrors.IsNotFound(err) {
+			err = c.readLive(ctx, key, &template, reads)
 		}
-		if err != nil {
-			return nil, ofUnread("ResourceClaimTemplate", key, err)
-		}
-		return classesOf(&template.Spec.Spec), nil
+		spec = template.Spec.Spec
 	case claim.ResourceClaimName != nil:
-		key := types.NamespacedName{Namespace: namespace, Name: *claim.ResourceClaimName}
+		key = claimKey{types.NamespacedName{Namespace: namespace, Name: *claim.ResourceClaimName}, "ResourceClaim"}
 		var object resourcev1.ResourceClaim
-		if err := c.readLive(ctx, claimKey{key, "ResourceClaim"}, &object, reads); err != nil {
-			return nil, ofUnread("ResourceClaim", key, err)
-		}
-		return classesOf(&object.Spec), nil
-	default:
-		return nil, nil
+		err = c.readLive(ctx, key, &object, reads)
+		spec = object.Spec
 	}
-}
-
-// absent reports whether err says that there is no such object, or no such API.
-func absent(err error) bool {
-	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err)
-}
-
-// ofUnread returns the error of a pod with a claim that could not be read. Where the API is not
-// served, there are no claims, and no devices.
-func ofUnread(kind string, key types.NamespacedName, err error) error {
 	switch {
 	case apierrors.IsNotFound(err):
-		return &placement.MissingClaimError{Kind: kind, Name: key.Name}
+		return nil, &placement.MissingClaimError{Kind: key.kind, Name: key.Name}
 	case meta.IsNoMatchError(err):
-		return nil
+		return nil, nil // Where the API is not served, there are no claims, and no devices.
+	case err != nil:
+		return nil, fmt.Errorf("read %s %s: %w", key.kind, key.NamespacedName, err)
 	}
-	return fmt.Errorf("read %s %s: %w", kind, key, err)
+	return classesOf(&spec), nil
 }
 
 // readLive reads from the API server, within the limits of the review, of the namespace and of
@@ -193,7 +180,7 @@ func (c *DeviceClasses) behind(ctx context.Context, resources []string) ([]strin
 		return nil, nil
 	}
 	var list resourcev1.DeviceClassList
-	if err := c.cache.List(ctx, &list); absent(err) {
+	if err := c.cache.List(ctx, &list); apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("list DeviceClasses: %w", err)

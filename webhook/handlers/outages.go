@@ -42,19 +42,11 @@ func (o *Outages) Since(uid types.UID, ready validation.Ready) time.Time {
 }
 
 // OnAdd implements cache.ResourceEventHandler.
-func (o *Outages) OnAdd(obj any, _ bool) {
-	if node, ok := obj.(*corev1.Node); ok {
-		o.set(nil, node)
-	}
-}
+func (o *Outages) OnAdd(obj any, _ bool) { o.set(nil, obj.(*corev1.Node)) }
 
 // OnUpdate implements cache.ResourceEventHandler.
 func (o *Outages) OnUpdate(old, obj any) {
-	before, ok := old.(*corev1.Node)
-	node, also := obj.(*corev1.Node)
-	if !ok || !also {
-		return
-	}
+	before, node := old.(*corev1.Node), obj.(*corev1.Node)
 	if before.UID != node.UID { // It was created anew while there was no watch.
 		o.OnDelete(before)
 		before = nil
