@@ -191,7 +191,7 @@ func validateClaim(spec *v1alpha1.PlacementPolicySpec, path *field.Path) field.E
 }
 
 func validateDeviceToleration(t *resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
-	list := []tollgatevalidation.Request{{Exactly: []resourcev1.DeviceToleration{*t}}}
+	list := []resourcev1.DeviceRequest{{Exactly: &resourcev1.ExactDeviceRequest{Tolerations: []resourcev1.DeviceToleration{*t}}}}
 	errs, documented := tollgatevalidation.ValidateTolerations(list, nil, path)
 	errs = append(rebase(append(errs, documented...), path.Index(0).Child("exactly", "tolerations").Index(0), path), tollgatevalidation.ValidateKnown(t, path)...)
 	if t.TolerationSeconds != nil && t.Effect != resourcev1.DeviceTaintEffectNoExecute {

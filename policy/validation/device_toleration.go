@@ -11,14 +11,6 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Request is the part of a device request in a claim that is judged.
-type Request struct {
-	// Exactly holds the tolerations of the request itself.
-	Exactly []resourcev1.DeviceToleration
-	// FirstAvailable holds those of each of its subrequests.
-	FirstAvailable [][]resourcev1.DeviceToleration
-}
-
 // ValidateTolerations returns the errors of the tolerations of a ResourceClaim
 // or of a ResourceClaimTemplate; path is that of the list of requests. Requests that
 // are as they were in old are not judged again: the spec is immutable, so refusing
@@ -32,7 +24,7 @@ type Request struct {
 //
 // An unknown operator or effect is left to the API server, which may be newer;
 // ValidateKnown finds those.
-func ValidateTolerations(requests, old []Request, path *field.Path) (errs, documented field.ErrorList) {
+func ValidateTolerations(requests, old []resourcev1.DeviceRequest, path *field.Path) (errs, documented field.ErrorList) {
 	if slices.EqualFunc(requests, old, sameRequest) {
 		return nil, nil
 	}
@@ -81,15 +73,15 @@ func ValidateKnown(t *resourcev1.DeviceToleration, path *field.Path) field.Error
 }
 
 // tolerationLists returns the lists of tolerations of requests, and their paths (AV-10).
-func tolerationLists(requests []Request, path *field.Path) iter.Seq2[*field.Path, []resourcev1.DeviceToleration] {
+func tolerationLists(requests []resourcev1.DeviceRequest, path *field.Path) iter.Seq2[*field.Path, []resourcev1.DeviceToleration] {
 	return func(yield func(*field.Path, []resourcev1.DeviceToleration) bool) {
 		for i := range requests {
 			at := path.Index(i)
-			if !yield(at.Child("exactly", "tolerations"), requests[i].Exactly) {
+			if !yield(at.Child("exactly", "tolerations"), exactly(&requests[i])) {
 				return
 			}
-			for j, tolerations := range requests[i].FirstAvailable {
-				if !yield(at.Child("firstAvailable").Index(j).Child("tolerations"), tolerations) {
+			for j := range requests[i].FirstAvailable {
+				if !yield(at.Child("firstAvailable").Index(j).Child("tolerations"), requests[i].FirstAvailable[j].Tolerations) {
 					return
 				}
 			}
@@ -97,8 +89,18 @@ func tolerationLists(requests []Request, path *field.Path) iter.Seq2[*field.Path
 	}
 }
 
-func sameRequest(a, b Request) bool {
-	return sameTolerations(a.Exactly, b.Exactly) && slices.EqualFunc(a.FirstAvailable, b.FirstAvailable, sameTolerations)
+// exactly returns the tolerations of a request itself.
+func exactly(r *resourcev1.DeviceRequest) []resourcev1.DeviceToleration {
+	if r.Exactly == nil {
+		return nil
+	}
+	return r.Exactly.Tolerations
+}
+
+func sameRequest(a, b resourcev1.DeviceRequest) bool {
+	return sameTolerations(exactly(&a), exactly(&b)) && slices.EqualFunc(a.FirstAvailable, b.FirstAvailable, func(a, b resourcev1.DeviceSubRequest) bool {
+		return sameTolerations(a.Tolerations, b.Tolerations)
+	})
 }
 
 func sameTolerations(a, b []resourcev1.DeviceToleration) bool {
@@ -112,7 +114,7 @@ func sameTolerations(a, b []resourcev1.DeviceToleration) bool {
 // TolerationWarnings says which of the tolerations of a claim or of a template that is
 // created, or had the requests old, are legal and probably not meant; path is that of
 // the list of requests.
-func TolerationWarnings(requests, old []Request, path *field.Path) []string {
+func TolerationWarnings(requests, old []resourcev1.DeviceRequest, path *field.Path) []string {
 	if len(old) > 0 {
 		return nil // the spec is immutable
 	}

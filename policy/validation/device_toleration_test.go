@@ -15,7 +15,18 @@ var requestsPath = field.NewPath("spec", "devices", "requests")
 
 type toleration = resourcev1.DeviceToleration
 
-func exactly(all ...toleration) []validation.Request { return []validation.Request{{Exactly: all}} }
+func exactly(all ...toleration) []resourcev1.DeviceRequest {
+	return []resourcev1.DeviceRequest{{Exactly: &resourcev1.ExactDeviceRequest{Tolerations: all}}}
+}
+
+// firstAvailable is a request with alternatives.
+func firstAvailable(lists ...[]toleration) resourcev1.DeviceRequest {
+	var r resourcev1.DeviceRequest
+	for _, all := range lists {
+		r.FirstAvailable = append(r.FirstAvailable, resourcev1.DeviceSubRequest{Tolerations: all})
+	}
+	return r
+}
 
 func repeated(n int, t toleration) []toleration {
 	list := make([]toleration, n)
@@ -32,7 +43,7 @@ func TestValidateTolerations(t *testing.T) {
 	bad := exactly(toleration{Key: "no key", Operator: "Lt", Value: "-", Effect: "x"})
 
 	for name, tc := range map[string]struct {
-		old, new []validation.Request
+		old, new []resourcev1.DeviceRequest
 		want     []string
 	}{
 		"no requests": {},
@@ -46,12 +57,12 @@ func TestValidateTolerations(t *testing.T) {
 		"AV-09 a value that is none":                  {new: exactly(toleration{Key: "k", Operator: "Equal", Value: "-"}), want: []string{"Invalid value " + one + ".value"}},
 		"AV-09 an operator of nodes":                  {new: exactly(toleration{Key: "k", Operator: "Lt", Value: "1"})},
 		"AV-09 an effect of nodes":                    {new: exactly(toleration{Key: "k", Effect: "PreferNoSchedule"})},
-		"AV-10 the path in a subrequest":              {new: []validation.Request{{}, {FirstAvailable: [][]toleration{{}, {fine, {Key: "no key"}}}}}, want: []string{"Invalid value spec.devices.requests[1].firstAvailable[1].tolerations[1].key"}},
+		"AV-10 the path in a subrequest":              {new: []resourcev1.DeviceRequest{{}, firstAvailable(nil, []toleration{fine, {Key: "no key"}})}, want: []string{"Invalid value spec.devices.requests[1].firstAvailable[1].tolerations[1].key"}},
 		"AV-11 16 tolerations":                        {new: exactly(repeated(16, fine)...)},
 		"AV-11 17 tolerations":                        {new: exactly(repeated(17, fine)...), want: []string{"Too many spec.devices.requests[0].exactly.tolerations"}},
-		"AV-11 17 tolerations in a subrequest":        {new: []validation.Request{{FirstAvailable: [][]toleration{repeated(16, fine), repeated(17, fine)}}}, want: []string{"Too many spec.devices.requests[0].firstAvailable[1].tolerations"}},
+		"AV-11 17 tolerations in a subrequest":        {new: []resourcev1.DeviceRequest{firstAvailable(repeated(16, fine), repeated(17, fine))}, want: []string{"Too many spec.devices.requests[0].firstAvailable[1].tolerations"}},
 		"AV-11 16 in each of two requests":            {new: append(exactly(repeated(16, fine)...), exactly(repeated(16, fine)...)...)},
-		"AV-11 a bad one among too many":              {new: append(exactly(repeated(17, bad[0].Exactly[0])...), bad[0]), want: []string{"Too many spec.devices.requests[0].exactly.tolerations", "Invalid value spec.devices.requests[1].exactly.tolerations[0].key"}},
+		"AV-11 a bad one among too many":              {new: append(exactly(repeated(17, bad[0].Exactly.Tolerations[0])...), bad[0]), want: []string{"Too many spec.devices.requests[0].exactly.tolerations", "Invalid value spec.devices.requests[1].exactly.tolerations[0].key"}},
 		"AV-12 an empty key with Equal":               {new: exactly(toleration{Operator: "Equal", Value: "v"}), want: []string{"Invalid value " + one + ".operator"}},
 		"AV-12 an empty key with no operator":         {new: exactly(toleration{}), want: []string{"Invalid value " + one + ".operator"}},
 		"AV-12 seconds with any effect":               {new: exactly(toleration{Key: "k", TolerationSeconds: new(int64(1))}, toleration{Key: "k", Effect: "NoSchedule", TolerationSeconds: new(int64(-1))})},
@@ -61,7 +72,7 @@ func TestValidateTolerations(t *testing.T) {
 		"AV-13 a change, were it possible, is judged": {old: exactly(fine), new: bad, want: []string{"Invalid value " + one + ".key"}},
 		"AV-13 so are seconds where were none":        {old: exactly(toleration{Key: "no key"}), new: exactly(toleration{Key: "no key", TolerationSeconds: new(int64(1))}), want: []string{"Invalid value " + one + ".key"}},
 		"AV-13 so are other seconds":                  {old: exactly(toleration{Key: "no key", TolerationSeconds: new(int64(2))}), new: exactly(toleration{Key: "no key", TolerationSeconds: new(int64(1))}), want: []string{"Invalid value " + one + ".key"}},
-		"AV-13 so is a toleration of a subrequest":    {old: []validation.Request{{FirstAvailable: [][]toleration{{}}}}, new: []validation.Request{{FirstAvailable: [][]toleration{{{Key: "no key"}}}}}, want: []string{"Invalid value spec.devices.requests[0].firstAvailable[0].tolerations[0].key"}},
+		"AV-13 so is a toleration of a subrequest":    {old: []resourcev1.DeviceRequest{firstAvailable(nil)}, new: []resourcev1.DeviceRequest{firstAvailable([]toleration{{Key: "no key"}})}, want: []string{"Invalid value spec.devices.requests[0].firstAvailable[0].tolerations[0].key"}},
 		"AV-13 equal seconds behind other pointers":   {old: exactly(toleration{Key: "no key", TolerationSeconds: new(int64(1))}), new: exactly(toleration{Key: "no key", TolerationSeconds: new(int64(1))})},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -85,7 +96,7 @@ func TestTolerationWarnings(t *testing.T) {
 		return toleration{Key: "k", Effect: effect, TolerationSeconds: new(int64(60))}
 	}
 	for name, tc := range map[string]struct {
-		old, new []validation.Request
+		old, new []resourcev1.DeviceRequest
 		want     []string
 	}{
 		"seconds with NoExecute":          {new: exactly(seconds("NoExecute"))},

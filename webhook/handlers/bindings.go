@@ -11,74 +11,45 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
-// bindingHandler reviews the bindings of pods to nodes by other users than schedulers, through
+// validateBinding judges the binding of a pod to a node by another user than a scheduler, through
 // pods/binding or through the old bindings (C04). A scheduler looks at taints; other users need
 // not, and Kubernetes does not either.
-type bindingHandler struct {
-	*reviewer
-
-	pods *live
-}
-
-// binding is a Binding with the fields that admission looks at.
-type binding struct {
-	name, targetKind, target string
-	mark                     mark
-}
-
-func decodeBinding(v review.Value) (binding, error) {
-	var f review.Fields
-	b := binding{
-		name: f.Text(v, "metadata", "name"), targetKind: f.Text(v, "target", "kind"), target: f.Text(v, "target", "name"),
-		mark: readMark(&f, v, false),
-	}
-	return b, f.Err()
-}
-
-// validate implements Handler.
-func (h *bindingHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
-	if h.isScheduler(req) {
+func (r request) validateBinding(ctx context.Context) (Result, error) {
+	if r.isScheduler() {
 		return allowed(), nil
 	}
-	return h.judging(h.judge)(ctx, req)
-}
-
-// judge judges the binding of a pod past the scheduler.
-func (h *bindingHandler) judge(ctx context.Context, req *review.Request, policies *policyset.Set) ([]policy.Finding, []string, error) {
-	binding, err := decodeBinding(req.New)
-	if err != nil {
-		return nil, nil, err
+	if err := r.inForce(); err != nil {
+		return Result{}, err
 	}
-	found, err := h.byPolicies(ctx, policies.Tolerations, req, &binding)
+	found, err := r.bindingFindings(ctx)
 	if err != nil {
-		return nil, nil, err
+		return Result{}, err
 	}
 	// The API server gives the pod the annotations of its binding.
-	if binding.mark.there {
-		found = append(found, forgedMark("metadata", binding.mark.value))
+	if m := r.markOf(r.New); m.there {
+		found = append(found, m.forged())
 	}
-	return found, nil, nil
+	return decided(found, nil, r.policies), nil
 }
 
-// byPolicies judges the pod as it is now. A target that is no node is the API server's
+// bindingFindings judges the pod as it is now. A target that is no node is the API server's
 // to refuse. So is a pod that does not exist, but it may come before the API server
 // looks: it is judged like one that tolerates nothing.
-func (h *bindingHandler) byPolicies(ctx context.Context, set *toleration.Set, req *review.Request, binding *binding) ([]policy.Finding, error) {
-	node := binding.target
-	if set.Len() == 0 || node == "" || cmp.Or(binding.targetKind, "Node") != "Node" {
+func (r request) bindingFindings(ctx context.Context) ([]policy.Finding, error) {
+	name, kind, node := r.Text(r.New, "metadata", "name"), r.Text(r.New, "target", "kind"), r.Text(r.New, "target", "name")
+	if r.policies.Tolerations.Len() == 0 || node == "" || cmp.Or(kind, "Node") != "Node" {
 		return nil, nil
 	}
-	pod, err := h.pods.pod(ctx, req.Namespace, cmp.Or(req.Name, binding.name))
+	pod, err := r.bound.pod(ctx, r.Namespace, cmp.Or(r.Name, name))
 	if err != nil {
 		return nil, err
 	}
 	path := field.NewPath("target", "name")
-	judged := &tolerationReview{reviewer: h.reviewer, set: set, req: req, in: toleration.Input{DefaultSeconds: &h.DefaultSeconds}}
+	judged := &tolerationReview{request: r, in: toleration.Input{DefaultSeconds: &r.DefaultSeconds}}
 	if pod == nil {
 		found, err := judged.judgeNode(ctx, node, path, nil)
 		for i := range found {

@@ -1,25 +1,30 @@
 package handlers
 
 import (
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
-// placedClaim is a claim, or the claim that a template is for, as placement looks at
-// it.
-type placedClaim struct {
-	labels   map[string]string
-	classes  []string
-	requests []placedRequest
+// maxRequestElements bounds the values in the device requests of a claim. The API
+// allows 32 requests with 8 subrequests with 32 selectors each, and tolerations of
+// six values, of which there should be 16.
+const maxRequestElements = 100_000
+
+// readRequests returns the device requests of a claim.
+func readRequests(f *review.Fields, claim review.Value) (requests []resourcev1.DeviceRequest) {
+	f.IntoWithin(maxRequestElements, &requests, claim, "spec", "devices", "requests")
+	return requests
 }
 
-// placedRequest is a request, or an alternative of one.
-type placedRequest struct {
-	placement.ClaimRequest
-
-	// names are those of the request and the alternative around it.
+// alternative is the one alternative of a request for devices, or one of several.
+type alternative struct {
+	path        *field.Path
+	class       string
+	tolerations []resourcev1.DeviceToleration
+	// names are those of the request and of the alternative; only one of several has a name.
 	names []nameField
 }
 
@@ -28,46 +33,39 @@ type nameField struct {
 	value string
 }
 
-// decodePlacedClaim decodes the fields of a claim or a template that placement looks at. The
-// labels of a template are those that its claims get.
-func decodePlacedClaim(v review.Value, template bool) (*placedClaim, error) {
-	var f review.Fields
-	claim := &placedClaim{}
-	path := field.NewPath("spec")
-	if template {
-		v, path = f.At(v, "spec"), path.Child("spec")
+// alternatives returns the alternatives of the requests at a path. Of a kind of request that is not
+// known here there are none.
+func alternatives(requests []resourcev1.DeviceRequest, path *field.Path) []alternative {
+	var all []alternative
+	for i := range requests {
+		r, at := &requests[i], path.Index(i)
+		own := nameField{at.Child("name"), r.Name}
+		if e := r.Exactly; e != nil {
+			all = append(all, alternative{at.Child("exactly"), e.DeviceClassName, e.Tolerations, []nameField{own}})
+		}
+		for k := range r.FirstAvailable {
+			sub, at := &r.FirstAvailable[k], at.Child("firstAvailable").Index(k)
+			all = append(all, alternative{at, sub.DeviceClassName, sub.Tolerations, []nameField{own, {at.Child("name"), sub.Name}}})
+		}
 	}
-	claim.labels = f.Texts(v, "metadata", "labels")
-	path = path.Child("devices", "requests")
-	for i, request := range readRequests(&f, v) {
-		claim.take(&request, path.Index(i))
-	}
-	return claim, f.Err()
+	return all
 }
 
-// take reads a request. Of a kind that is not known here nothing is taken.
-func (c *placedClaim) take(r *requestFields, path *field.Path) {
-	own := nameField{path.Child("name"), r.Name}
-	add := func(sub *subrequestFields, path *field.Path, names ...nameField) {
-		c.classes = append(c.classes, sub.Class)
-		c.requests = append(c.requests, placedRequest{
-			placement.ClaimRequest{Path: path.Child("tolerations"), Tolerations: sub.Tolerations}, names,
-		})
-	}
-	if r.Exactly != nil {
-		add(r.Exactly, path.Child("exactly"), own)
-	}
-	for i := range r.FirstAvailable {
-		sub, at := &r.FirstAvailable[i], path.Child("firstAvailable").Index(i)
-		add(sub, at, own, nameField{at.Child("name"), sub.Name})
-	}
+// placedClaim is a claim, or the claim that a template is for, as placement looks at
+// it. The labels of a template are those that its claims get.
+type placedClaim struct {
+	labels       map[string]string
+	alternatives []alternative
+	// requests are the alternatives as policies look at them.
+	requests []placement.ClaimRequest
 }
 
-// claimRequests returns the requests as policies look at them.
-func (c *placedClaim) claimRequests() []placement.ClaimRequest {
-	requests := make([]placement.ClaimRequest, len(c.requests))
-	for i := range c.requests {
-		requests[i] = c.requests[i].ClaimRequest
+// placedClaim returns the claim or the template of a request.
+func (r request) placedClaim() *placedClaim {
+	v := r.claim(r.New)
+	claim := &placedClaim{labels: r.Texts(v, "metadata", "labels"), alternatives: alternatives(readRequests(&r.Fields, v), r.requestsPath())}
+	for _, a := range claim.alternatives {
+		claim.requests = append(claim.requests, placement.ClaimRequest{Path: a.path.Child("tolerations"), Tolerations: a.tolerations})
 	}
-	return requests
+	return claim
 }

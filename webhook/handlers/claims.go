@@ -13,42 +13,10 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/policy/validation"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
-
-// maxRequestElements bounds the values in the device requests of a claim. The API
-// allows 32 requests with 8 subrequests with 32 selectors each, and tolerations of
-// six values, of which there should be 16.
-const maxRequestElements = 100_000
-
-// requestFields are the fields of a request for devices that admission looks at.
-type requestFields struct {
-	Name           string             `json:"name"`
-	Exactly        *subrequestFields  `json:"exactly"`
-	FirstAvailable []subrequestFields `json:"firstAvailable"`
-}
-
-// subrequestFields is the one alternative of a request, or one of several; only these have a
-// name.
-type subrequestFields struct {
-	Name        string                        `json:"name"`
-	Class       string                        `json:"deviceClassName"`
-	Tolerations []resourcev1.DeviceToleration `json:"tolerations"`
-}
-
-// claimHandler reviews the tolerations in ResourceClaims, or in ResourceClaimTemplates. The
-// consumer of a claim makes no difference: a pod, a group of pods, or a pod that asks for an
-// extended resource (C27); and admin access exempts from nothing.
-type claimHandler struct {
-	*reviewer
-
-	// template says that there is a claim inside of the object.
-	template bool
-	live     *live
-}
 
 // resourceClaimControllers are the identities under which Kubernetes makes claims
 // from templates.
@@ -57,35 +25,28 @@ var resourceClaimControllers = []string{
 	"system:kube-controller-manager",
 }
 
-// mutate adds to claims, or to the claims of templates, the tolerations of PlacementPolicies,
+// mutateClaim adds to claims, or to the claims of templates, the tolerations of PlacementPolicies,
 // and in mode Window those of EvictionPolicies. The spec of a claim is immutable, so they are
 // added when it is created or never.
-func (h *claimHandler) mutate(ctx context.Context, req *review.Request) (jsonPatch, error) {
-	policies, err := h.inForce()
-	if err != nil || req.Operation != admissionv1.Create {
+func (r request) mutateClaim(ctx context.Context) (jsonPatch, error) {
+	if err := r.inForce(); err != nil || r.Operation != admissionv1.Create {
 		return nil, err
 	}
-	marked, err := markOf(req.New, h.template)
-	if err != nil || policies.Placement.Len() == 0 && !h.someWindows(policies, v1alpha1.TaintTargetDevice) && !marked.there {
-		return nil, err
+	marked := r.markOf(r.New)
+	if r.policies.Placement.Len() == 0 && !r.someWindows(v1alpha1.TaintTargetDevice) && !marked.there {
+		return nil, nil
 	}
-	claim, err := decodePlacedClaim(req.New, h.template)
+	claim := r.placedClaim()
+	matching, err := r.placementOfClaim(ctx, claim)
 	if err != nil {
 		return nil, err
 	}
-	additions := make([][]resourcev1.DeviceToleration, len(claim.requests))
-	if policies.Placement.Len() > 0 {
-		matching, err := h.placementOfClaim(ctx, policies.Placement, req, claim)
-		if err != nil {
-			return nil, err
-		}
-		additions = matching.GiveClaim(claim.claimRequests())
-	}
-	windows, err := h.addWindows(ctx, policies, req, claim, &marked, additions)
+	additions := matching.GiveClaim(claim.requests)
+	windows, err := r.addWindows(ctx, claim, &marked, additions)
 	if err != nil {
 		return nil, err
 	}
-	out := claimPatch(claim.requests, additions)
+	out := claimPatch(claim.alternatives, additions)
 	marked.patch(&out, windows)
 	return out, nil
 }
@@ -93,16 +54,12 @@ func (h *claimHandler) mutate(ctx context.Context, req *review.Request) (jsonPat
 // addWindows adds the tolerations of windows to the additions to each request, and returns the
 // windows that the claim has then. A claim that Kubernetes makes from a template has those that
 // the template got when it was created, whatever the policies are now.
-func (h *claimHandler) addWindows(ctx context.Context, policies *policyset.Set, req *review.Request, claim *placedClaim, m *mark, additions [][]resourcev1.DeviceToleration) ([]v1alpha1.WindowToleration, error) {
-	wanted, err := h.windowsOf(ctx, policies, req, v1alpha1.TaintTargetDevice, nil)
+func (r request) addWindows(ctx context.Context, claim *placedClaim, m *mark, additions [][]resourcev1.DeviceToleration) ([]v1alpha1.WindowToleration, error) {
+	wanted, err := r.windowsOf(ctx, v1alpha1.TaintTargetDevice, nil)
 	if err != nil {
 		return nil, err
 	}
-	marked := v1alpha1.ParseWindow(m.value)
-	consumer, err := h.consumer(req)
-	if err != nil {
-		return nil, err
-	}
+	marked, consumer := v1alpha1.ParseWindow(m.value), r.claimConsumer()
 	var windows []v1alpha1.WindowToleration
 	for i := range claim.requests {
 		own := claim.requests[i].Tolerations
@@ -122,18 +79,14 @@ func (h *claimHandler) addWindows(ctx context.Context, policies *policyset.Set, 
 	return windows, nil
 }
 
-// judge judges a claim, or a template of claims. An update of a spec, which is immutable, brings nothing new.
-func (h *claimHandler) judge(ctx context.Context, req *review.Request, policies *policyset.Set) ([]policy.Finding, []string, error) {
-	current, old, err := decodeBoth(req, h.requests)
-	if err != nil {
-		return nil, nil, err
-	}
-	consumer, err := h.consumer(req)
-	if err != nil {
-		return nil, nil, err
-	}
-	documented, warnings := h.documented(current, old, consumer != nil)
-	found, err := h.byPolicies(ctx, policies, req, current, old, consumer)
+// judgeClaim judges a claim, or a template of claims. An update of a spec, which is immutable,
+// brings nothing new. The consumer of a claim makes no difference: a pod, a group of pods, or a pod
+// that asks for an extended resource (C27); and admin access exempts from nothing.
+func (r request) judgeClaim(ctx context.Context) ([]policy.Finding, []string, error) {
+	current, old := readBoth(r, func(f *review.Fields, v review.Value) []resourcev1.DeviceRequest { return readRequests(f, r.claim(v)) })
+	consumer := r.claimConsumer()
+	documented, warnings := r.documented(current, old, consumer != nil)
+	found, err := r.claimFindings(ctx, current, old, consumer)
 	return append(documented, found...), warnings, err
 }
 
@@ -141,12 +94,11 @@ func (h *claimHandler) judge(ctx context.Context, req *review.Request, policies 
 // its documentation alone. The latter only warn of a claim that is made from a template: the
 // template was judged itself, unless it was stored without a review, and then it is immutable
 // and was legal, and to refuse its claims would keep its pods from starting.
-func (h *claimHandler) documented(current, old []requestFields, made bool) ([]policy.Finding, []string) {
-	if !h.DeviceTaintAdmission {
+func (r request) documented(current, old []resourcev1.DeviceRequest, made bool) ([]policy.Finding, []string) {
+	if !r.DeviceTaintAdmission {
 		return nil, nil
 	}
-	now, before := requestTolerations(current), requestTolerations(old)
-	errs, documented := validation.ValidateTolerations(now, before, h.path())
+	errs, documented := validation.ValidateTolerations(current, old, r.requestsPath())
 	stricter := findings(documented)
 	if made {
 		for i := range stricter {
@@ -154,21 +106,21 @@ func (h *claimHandler) documented(current, old []requestFields, made bool) ([]po
 			stricter[i].Remedy = "the claim is let in because its template was stored before this was checked"
 		}
 	}
-	return append(findings(errs), stricter...), validation.TolerationWarnings(now, before, h.path())
+	return append(findings(errs), stricter...), validation.TolerationWarnings(current, old, r.requestsPath())
 }
 
-// consumer returns the pod, or group of pods, that Kubernetes makes the claim of a request
+// claimConsumer returns the pod, or group of pods, that Kubernetes makes the claim of a request
 // for, from a template; nil where Kubernetes did not make it. Users cannot say so of
 // themselves.
-func (h *claimHandler) consumer(req *review.Request) (*metav1.OwnerReference, error) {
-	if h.template || !slices.Contains(resourceClaimControllers, req.UserInfo.Username) {
-		return nil, nil
+func (r request) claimConsumer() *metav1.OwnerReference {
+	if r.ofTemplate() || !slices.Contains(resourceClaimControllers, r.UserInfo.Username) {
+		return nil
 	}
-	owner, err := decodeOwner(req.New)
-	if err != nil || owner == nil || !isPod(owner) && !isPodGroup(owner) {
-		return nil, err
+	owner := readOwner(&r.Fields, r.New)
+	if owner == nil || !isPod(owner) && !isPodGroup(owner) {
+		return nil
 	}
-	return owner, nil
+	return owner
 }
 
 func isPod(owner *metav1.OwnerReference) bool {
@@ -181,134 +133,81 @@ func isPodGroup(owner *metav1.OwnerReference) bool {
 	return owner.Kind == "PodGroup" && group == "scheduling.k8s.io"
 }
 
-// path returns where the device requests stand.
-func (h *claimHandler) path() *field.Path {
+// ofTemplate reports whether the request is about a template of claims: there is a claim inside of
+// the object then.
+func (r request) ofTemplate() bool { return r.Resource.Resource == claimTemplates.Name }
+
+// claim returns an object of the request, or the claim in it, with metadata and spec.
+func (r request) claim(v review.Value) review.Value {
+	if r.ofTemplate() {
+		return r.At(v, "spec")
+	}
+	return v
+}
+
+// requestsPath returns where the device requests stand.
+func (r request) requestsPath() *field.Path {
 	path := field.NewPath("spec")
-	if h.template {
+	if r.ofTemplate() {
 		path = path.Child("spec")
 	}
 	return path.Child("devices", "requests")
 }
 
-// requests returns the device requests of a claim, or of the claim in a template.
-func (h *claimHandler) requests(v review.Value) ([]requestFields, error) {
-	var f review.Fields
-	if h.template {
-		v = f.At(v, "spec")
-	}
-	requests := readRequests(&f, v)
-	return requests, f.Err()
-}
-
-// readRequests returns the device requests of a claim.
-func readRequests(f *review.Fields, claim review.Value) (requests []requestFields) {
-	f.IntoWithin(maxRequestElements, &requests, claim, "spec", "devices", "requests")
-	return requests
-}
-
-// exactly returns the one alternative of a request; the zero value where there are several.
-func (r *requestFields) exactly() subrequestFields {
-	if r.Exactly == nil {
-		return subrequestFields{}
-	}
-	return *r.Exactly
-}
-
-func requestTolerations(fields []requestFields) []validation.Request {
-	requests := make([]validation.Request, len(fields))
-	for i := range fields {
-		requests[i].Exactly = fields[i].exactly().Tolerations
-		for _, alternative := range fields[i].FirstAvailable {
-			requests[i].FirstAvailable = append(requests[i].FirstAvailable, alternative.Tolerations)
-		}
-	}
-	return requests
-}
-
-// byPolicies returns the violations of policies by the claim. A claim that Kubernetes makes
+// claimFindings returns the violations of policies by the claim. A claim that Kubernetes makes
 // from a template, for a consumer, has the tolerations of the template, which was judged when a
 // user wrote it.
-func (h *claimHandler) byPolicies(ctx context.Context, policies *policyset.Set, req *review.Request, current, old []requestFields, consumer *metav1.OwnerReference) ([]policy.Finding, error) {
-	var found []policy.Finding
-	created := req.Operation == admissionv1.Create
-	if created {
+func (r request) claimFindings(ctx context.Context, current, old []resourcev1.DeviceRequest, consumer *metav1.OwnerReference) ([]policy.Finding, error) {
+	var found, marked []policy.Finding
+	var windows []v1alpha1.WindowToleration
+	switch {
+	case r.Operation == admissionv1.Create:
 		var err error
-		if found, err = h.misplacedClaim(ctx, policies, req, h.template); err != nil {
+		if found, err = r.misplacedClaim(ctx); err != nil {
 			return nil, err
 		}
-	}
-	subject, err := h.claim(req.New)
-	if err != nil {
-		return nil, err
-	}
-	var windows []v1alpha1.WindowToleration
-	var marked []policy.Finding
-	switch {
-	case created:
-		windows, marked, err = h.windowsOfCreated(ctx, policies, req, v1alpha1.TaintTargetDevice, h.template)
+		if windows, marked, err = r.windowsOfCreated(ctx, v1alpha1.TaintTargetDevice); err != nil {
+			return nil, err
+		}
 		if consumer != nil {
 			marked = nil // The mark is that of the template, which was judged by the policies of then.
 		}
-	case !h.template:
-		marked, err = markChanged(req)
-	}
-	if err != nil {
-		return nil, err
+	case !r.ofTemplate():
+		marked = r.markChanged()
 	}
 	found = append(found, marked...)
-	judged := &tolerationReview{
-		reviewer: h.reviewer, set: policies.Tolerations, req: req, subject: subject,
-		in: toleration.Input{Claim: objectOf(subject), AddedDevices: requestWindows.all(windows)},
-	}
-	violations, err := judged.judge(ctx, h.tolerations(current, old)...)
+	subject := r.claim(r.New)
+	judged := &tolerationReview{request: r, subject: subject, in: toleration.Input{
+		Claim: objectOf(subject), AddedDevices: requestWindows.all(windows),
+	}}
+	violations, err := judged.judge(ctx, r.claimTolerations(current, old)...)
 	if err != nil || len(violations) == 0 || consumer == nil {
 		return append(found, violations...), err
 	}
-	if old, err = h.templateOf(ctx, req, consumer); err != nil {
+	if old, err = r.templateOf(ctx, consumer); err != nil {
 		return nil, err
 	}
-	violations, err = judged.judge(ctx, h.tolerations(current, old)...)
+	violations, err = judged.judge(ctx, r.claimTolerations(current, old)...)
 	return append(found, violations...), err
 }
 
-// claim returns the claim, or the one in the template, with metadata and spec.
-func (h *claimHandler) claim(v review.Value) (review.Value, error) {
-	var f review.Fields
-	if h.template {
-		v = f.At(v, "spec")
-	}
-	return v, f.Err()
-}
-
-// tolerations lists the tolerations of each request, beside those that it had before. A
+// claimTolerations lists the tolerations of each alternative, beside those that it had before. A
 // toleration is granted for a class of devices, so those for another class do not count.
-func (h *claimHandler) tolerations(current, old []requestFields) []toleration.Asked {
-	var list []toleration.Asked
-	add := func(path *field.Path, now, before subrequestFields) {
-		if len(now.Tolerations) == 0 {
-			return
-		}
-		if now.Class != before.Class {
-			before.Tolerations = nil
-		}
-		list = append(list, toleration.Asked{
-			Path: path.Child("tolerations"), Class: now.Class, Devices: now.Tolerations, OldDevices: before.Tolerations,
-		})
+func (r request) claimTolerations(current, old []resourcev1.DeviceRequest) []toleration.Asked {
+	path, before := r.requestsPath(), map[string]alternative{}
+	for _, a := range alternatives(old, path) {
+		before[a.path.String()] = a
 	}
-	for i := range current {
-		var before requestFields
-		if i < len(old) {
-			before = old[i]
+	var list []toleration.Asked
+	for _, a := range alternatives(current, path) {
+		if len(a.tolerations) == 0 {
+			continue
 		}
-		path := h.path().Index(i)
-		add(path.Child("exactly"), current[i].exactly(), before.exactly())
-		for k, now := range current[i].FirstAvailable {
-			var same subrequestFields
-			if k < len(before.FirstAvailable) {
-				same = before.FirstAvailable[k]
-			}
-			add(path.Child("firstAvailable").Index(k), now, same)
+		asked := toleration.Asked{Path: a.path.Child("tolerations"), Class: a.class, Devices: a.tolerations}
+		if had := before[a.path.String()]; had.class == a.class {
+			asked.OldDevices = had.tolerations
 		}
+		list = append(list, asked)
 	}
 	return list
 }
@@ -317,50 +216,20 @@ func (h *claimHandler) tolerations(current, old []requestFields) []toleration.As
 // a claim. An annotation of the claim names an entry in its owner, and that entry names the
 // template. The owner is read from the API server and must have the UID of the reference. If
 // any of these is missing, templateOf returns no requests.
-func (h *claimHandler) templateOf(ctx context.Context, req *review.Request, owner *metav1.OwnerReference) ([]requestFields, error) {
-	name, err := annotation(req.New, resourcev1.PodResourceClaimAnnotation)
+func (r request) templateOf(ctx context.Context, owner *metav1.OwnerReference) ([]resourcev1.DeviceRequest, error) {
+	claims, err := r.claimed.claimsOf(ctx, r.Namespace, owner)
 	if err != nil {
 		return nil, err
 	}
-	var template string
-	if isPod(owner) {
-		pod, err := h.live.pod(ctx, req.Namespace, owner.Name)
-		if err != nil || pod == nil || pod.UID != owner.UID {
-			return nil, err
-		}
-		for i := range pod.Spec.ResourceClaims {
-			if c := &pod.Spec.ResourceClaims[i]; c.Name == name && c.ResourceClaimTemplateName != nil {
-				template = *c.ResourceClaimTemplateName
-				break
-			}
-		}
-	} else {
-		templates, err := h.live.podGroupTemplates(ctx, req.Namespace, owner.APIVersion, owner.Name, owner.UID)
-		if err != nil {
-			return nil, err
-		}
-		template = templates[name]
-	}
-	if template == "" {
+	name := annotation(&r.Fields, r.New, resourcev1.PodResourceClaimAnnotation)
+	i := slices.IndexFunc(claims, func(c corev1.PodResourceClaim) bool { return c.Name == name })
+	if i < 0 || claims[i].ResourceClaimTemplateName == nil {
 		return nil, nil
 	}
-	requests, err := h.live.claimTemplate(ctx, req.Namespace, template)
-	fields := make([]requestFields, len(requests))
-	for i := range requests {
-		if exactly := requests[i].Exactly; exactly != nil {
-			fields[i].Exactly = &subrequestFields{Class: exactly.DeviceClassName, Tolerations: exactly.Tolerations}
-		}
-		for k := range requests[i].FirstAvailable {
-			sub := &requests[i].FirstAvailable[k]
-			fields[i].FirstAvailable = append(fields[i].FirstAvailable, subrequestFields{Class: sub.DeviceClassName, Tolerations: sub.Tolerations})
-		}
-	}
-	return fields, err
+	return r.claimed.claimTemplate(ctx, r.Namespace, *claims[i].ResourceClaimTemplateName)
 }
 
 // annotation returns the value of an annotation of an object; empty for none.
-func annotation(v review.Value, key string) (string, error) {
-	var f review.Fields
-	text := f.Text(v, "metadata", "annotations", key)
-	return text, f.Err()
+func annotation(f *review.Fields, v review.Value, key string) string {
+	return f.Text(v, "metadata", "annotations", key)
 }

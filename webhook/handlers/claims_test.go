@@ -185,15 +185,18 @@ func FuzzDecodeClaim(f *testing.F) {
 		if err != nil {
 			return
 		}
-		j := &claimHandler{template: template}
-		found, err := j.requests(v)
-		var bad *badReviewError
-		if err != nil {
-			require.ErrorAs(t, err, &bad)
+		r := request{Request: &review.Request{}}
+		if template {
+			r.Resource.Resource = "resourceclaimtemplates"
+		}
+		found := readRequests(&r.Fields, r.claim(v))
+		if r.Err() != nil {
 			return
 		}
 		for i := range found {
-			require.LessOrEqual(t, len(found[i].exactly().Tolerations), maxRequestElements+len(object))
+			if e := found[i].Exactly; e != nil {
+				require.LessOrEqual(t, len(e.Tolerations), maxRequestElements+len(object))
+			}
 		}
 	})
 }

@@ -152,7 +152,7 @@ func TestPreviewOfSlices(t *testing.T) {
 		review := asUser(deviceReview(t, "resourceslices", "v1", now, old), user[0], user[1:]...)
 		review.Request.Name = ""
 		review.Request.UserInfo.Extra = map[string]authenticationv1.ExtraValue{"authentication.kubernetes.io/node-name": {"n1"}}
-		return judged(t, (&sliceHandler{b.reviewer()}).validate, review)
+		return judged(t, b.reviewer().handler(request.validateSlice), review)
 	}
 	const driver = "system:serviceaccount:gpu:driver"
 	response := ask(slice(hot), "", driver)

@@ -47,7 +47,7 @@ func (b *blast) tryPatch(t *testing.T, now, old string, dryRun bool) (admission.
 	review.Request.Name, review.Request.DryRun = "", &dryRun
 	req, err := readRequest(marshal(t, review))
 	require.NoError(t, err)
-	return answer(t.Context(), (&patchHandler{b.reviewer()}).validate, req)
+	return answer(t.Context(), b.reviewer().handler(request.validatePatch), req)
 }
 
 func (b *blast) patch(t *testing.T, now, old string) admission.Response {

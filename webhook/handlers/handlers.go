@@ -168,13 +168,13 @@ var (
 	nodes        = Resource{Name: "nodes"}
 	nodeStatuses = Resource{Name: "nodes", Subresource: "status"}
 
-	tolerationPolicyKind = Resource{Group: v1alpha1.GroupVersion.Group, Name: "tolerationpolicies"}
-	placementPolicyKind  = Resource{Group: v1alpha1.GroupVersion.Group, Name: "placementpolicies"}
-	taintPolicyKind      = Resource{Group: v1alpha1.GroupVersion.Group, Name: "taintpolicies"}
-	gatePolicyKind       = Resource{Group: v1alpha1.GroupVersion.Group, Name: "gatepolicies"}
-	evictionPolicyKind   = Resource{Group: v1alpha1.GroupVersion.Group, Name: "evictionpolicies"}
-	approvalKind         = Resource{Group: v1alpha1.GroupVersion.Group, Name: "evictionapprovals"}
-	slicePatchKind       = Resource{Group: v1alpha1.GroupVersion.Group, Name: "resourceslicepatches"}
+	tolerationPolicyKind = ownKind("tolerationpolicies")
+	placementPolicyKind  = ownKind("placementpolicies")
+	taintPolicyKind      = ownKind("taintpolicies")
+	gatePolicyKind       = ownKind("gatepolicies")
+	evictionPolicyKind   = ownKind("evictionpolicies")
+	approvalKind         = ownKind("evictionapprovals")
+	slicePatchKind       = ownKind("resourceslicepatches")
 
 	resourceSlices = Resource{Group: resourcev1.GroupName, Name: "resourceslices"}
 	claims         = Resource{Group: resourcev1.GroupName, Name: "resourceclaims"}
@@ -183,6 +183,9 @@ var (
 	taintRules     = Resource{Group: resourcev1.GroupName, Name: "devicetaintrules"}
 )
 
+// ownKind returns a resource of our own API.
+func ownKind(name string) Resource { return Resource{Group: v1alpha1.GroupVersion.Group, Name: name} }
+
 // reviewer is what all handlers decide by: the configuration, and the reads that they share. It is
 // safe for concurrent use.
 type reviewer struct {
@@ -190,6 +193,17 @@ type reviewer struct {
 
 	owners *owners
 	nodes  *liveNodes
+	// bound reads pods that are bound, and claimed what claims are made from.
+	bound, claimed *live
+}
+
+// request is a request that is handled.
+type request struct {
+	*reviewer
+	*review.Request
+
+	// policies are those in force; nil while they have not been read.
+	policies *policyset.Set
 }
 
 func newReviewer(c Config) *reviewer {
@@ -201,33 +215,35 @@ func newReviewer(c Config) *reviewer {
 	}
 	return &reviewer{
 		Config: c, owners: newOwners(c.Live, c.Clock, slices.Concat(DefaultWorkloadControllers(), c.WorkloadControllers)),
-		nodes: newLiveNodes(c.Live, c.Cache, c.Clock),
+		nodes: newLiveNodes(c.Live, c.Cache, c.Clock), bound: newLive(c.Live, c.Clock), claimed: newLive(c.Live, c.Clock),
 	}
 }
 
-// inForce returns the policies in force.
-func (r *reviewer) inForce() (*policyset.Set, error) {
-	if policies := r.Policies.Current(); policies != nil {
-		return policies, nil
+// inForce returns an error while there are no policies to decide by.
+func (r request) inForce() error {
+	if r.policies == nil {
+		return errNoPolicies
 	}
-	return nil, errNoPolicies
+	return nil
 }
 
 // isScheduler reports whether the request is of a user that puts pods on nodes by their taints.
-func (r *reviewer) isScheduler(req *review.Request) bool {
-	return slices.Contains(r.Schedulers, req.UserInfo.Username)
-}
+func (r request) isScheduler() bool { return slices.Contains(r.Schedulers, r.UserInfo.Username) }
+
+// isSelf reports whether the request is Tollgate's own. TaintPolicies do not apply to it, because
+// Tollgate writes taints on behalf of policies.
+func (r request) isSelf() bool { return slices.Contains(r.Selves, r.UserInfo.Username) }
 
 // Mutating returns the handlers that fill in missing fields.
 func Mutating(c Config) map[Resource]Handler {
 	r := newReviewer(c)
 	return r.enabled(map[Resource]Handler{
-		nodes:          mutating((&nodeHandler{r}).mutate),
-		resourceSlices: mutating((&sliceHandler{r}).mutate),
-		taintRules:     mutating((&ruleHandler{r}).mutate),
-		pods:           mutating((&podHandler{r}).mutate),
-		claims:         mutating((&claimHandler{reviewer: r}).mutate),
-		claimTemplates: mutating((&claimHandler{reviewer: r, template: true}).mutate),
+		nodes:          r.mutating(request.mutateNode),
+		resourceSlices: r.mutating(request.mutateSlice),
+		taintRules:     r.mutating(request.mutateRule),
+		pods:           r.mutating(request.mutatePod),
+		claims:         r.mutating(request.mutateClaim),
+		claimTemplates: r.mutating(request.mutateClaim),
 		// Nothing is filled in here, and a configuration that sends it does no harm.
 		claimStatuses: allow,
 	})
@@ -236,32 +252,28 @@ func Mutating(c Config) map[Resource]Handler {
 // Validating returns the handlers that refuse.
 func Validating(c Config) map[Resource]Handler {
 	r := newReviewer(c)
-	node, namespace := &nodeHandler{r}, r.judging((&namespaceHandler{r}).judge)
-	binding, reads := &bindingHandler{r, newLive(c.Live, c.Clock)}, newLive(c.Live, c.Clock)
+	namespace, binding := r.judging(request.judgeNamespace), r.handler(request.validateBinding)
 	handlers := map[Resource]Handler{
-		pods:           r.judging((&podHandler{r}).judge),
-		podStatuses:    validatePodStatus,
-		claims:         r.judging((&claimHandler{reviewer: r, live: reads}).judge),
-		claimTemplates: r.judging((&claimHandler{reviewer: r, live: reads, template: true}).judge),
-		claimStatuses:  (&reservationHandler{r}).validate,
-		nodes:          node.validate,
-		nodeStatuses:   r.judging(node.judgeStatus),
-		resourceSlices: (&sliceHandler{r}).validate,
-		taintRules:     (&ruleHandler{r}).validate,
-		slicePatchKind: (&patchHandler{r}).validate,
+		pods:           r.judging(request.judgePod),
+		podStatuses:    r.handler(request.validatePodStatus),
+		claims:         r.judging(request.judgeClaim),
+		claimTemplates: r.judging(request.judgeClaim),
+		claimStatuses:  r.handler(request.validateReservation),
+		nodes:          r.handler(request.validateNode),
+		nodeStatuses:   r.judging(request.judgeNodeStatus),
+		resourceSlices: r.handler(request.validateSlice),
+		taintRules:     r.handler(request.validateRule),
+		slicePatchKind: r.handler(request.validatePatch),
 
-		{Name: "pods", Subresource: "binding"}: binding.validate, {Name: "bindings"}: binding.validate,
+		{Name: "pods", Subresource: "binding"}: binding, {Name: "bindings"}: binding,
 
 		{Name: "namespaces"}:                          namespace,
 		{Name: "namespaces", Subresource: "status"}:   namespace,
 		{Name: "namespaces", Subresource: "finalize"}: namespace,
 	}
-	maps.Copy(handlers, validatingOwn(c.Preview))
-	for of, at := range templatePaths() {
-		handlers[of] = r.judging((&templateHandler{
-			reviewer: r, at: at,
-			daemons: of.Name == "daemonsets", gated: of.Name == "jobs", revision: of.Name == "controllerrevisions",
-		}).judge)
+	maps.Copy(handlers, r.validatingOwn())
+	for of := range templatePaths {
+		handlers[of] = r.judging(request.judgeTemplate)
 	}
 	return r.enabled(handlers)
 }
@@ -275,32 +287,43 @@ func (r *reviewer) enabled(handlers map[Resource]Handler) map[Resource]Handler {
 	return handlers
 }
 
-// mutating returns the handler that answers with a patch, and never refuses.
-func mutating(mutate func(context.Context, *review.Request) (jsonPatch, error)) Handler {
+// handler returns the handler that decides about a request. It answers a request with a field that
+// does not decode with the error of that field, whatever the decision is.
+func (r *reviewer) handler(decide func(request, context.Context) (Result, error)) Handler {
 	return func(ctx context.Context, req *review.Request) (Result, error) {
-		result := allowed()
-		out, err := mutate(ctx, req)
-		result.Patch = out
+		result, err := decide(request{r, req, r.Policies.Current()}, ctx)
+		if bad := req.Err(); bad != nil {
+			return Result{}, bad
+		}
 		return result, err
 	}
 }
 
+// mutating returns the handler that answers with a patch, and never refuses.
+func (r *reviewer) mutating(mutate func(request, context.Context) (jsonPatch, error)) Handler {
+	return r.handler(func(req request, ctx context.Context) (Result, error) {
+		result := allowed()
+		out, err := mutate(req, ctx)
+		result.Patch = out
+		return result, err
+	})
+}
+
 // judgement judges a request by the policies in force, and returns the findings and warnings.
-type judgement func(ctx context.Context, req *review.Request, policies *policyset.Set) (found []policy.Finding, warnings []string, err error)
+type judgement func(req request, ctx context.Context) (found []policy.Finding, warnings []string, err error)
 
 // judging returns the handler that answers with what a judgement finds.
 func (r *reviewer) judging(judge judgement) Handler {
-	return func(ctx context.Context, req *review.Request) (Result, error) {
-		policies, err := r.inForce()
+	return r.handler(func(req request, ctx context.Context) (Result, error) {
+		if err := req.inForce(); err != nil {
+			return Result{}, err
+		}
+		found, warnings, err := judge(req, ctx)
 		if err != nil {
 			return Result{}, err
 		}
-		found, warnings, err := judge(ctx, req, policies)
-		if err != nil {
-			return Result{}, err
-		}
-		return decided(policy.Decide(found), warnings, policies), nil
-	}
+		return decided(found, warnings, req.policies), nil
+	})
 }
 
 // allow is the handler of a capability that is switched off.

@@ -166,21 +166,21 @@ func (p *jsonPatch) spread(pod *podFields, defaults []placement.SpreadDefault) {
 	}
 }
 
-// claimPatch returns the patch that adds the additions to each request. Tests of the names keep
+// claimPatch returns the patch that adds the additions to each alternative. Tests of the names keep
 // a toleration from another request than it is for.
-func claimPatch(requests []placedRequest, additions [][]resourcev1.DeviceToleration) jsonPatch {
+func claimPatch(alternatives []alternative, additions [][]resourcev1.DeviceToleration) jsonPatch {
 	var out jsonPatch
-	for i := range requests {
+	for i, a := range alternatives {
 		if len(additions[i]) == 0 {
 			continue
 		}
-		for _, name := range requests[i].names {
+		for _, name := range a.names {
 			if name.value != "" {
 				out.test(pointerTo(name.path), name.value)
 			}
 		}
-		pointer := pointerTo(requests[i].Path)
-		if len(requests[i].Tolerations) == 0 {
+		pointer := pointerTo(a.path.Child("tolerations"))
+		if len(a.tolerations) == 0 {
 			out.add(pointer, additions[i])
 			continue
 		}

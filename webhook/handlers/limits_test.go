@@ -137,7 +137,7 @@ func (b *blast) tryTaints(t *testing.T, node string, dryRun bool, taints ...core
 }
 
 func (b *blast) nodes() Handler {
-	return (&nodeHandler{b.reviewer()}).validate
+	return b.reviewer().handler(request.validateNode)
 }
 
 // asking returns the request of somebody of sre for taints on a node that had none.
@@ -155,7 +155,7 @@ func (b *blast) rule(t *testing.T, object, old string) admission.Response {
 	t.Helper()
 	review := asUser(deviceReview(t, "devicetaintrules", "v1", object, old), "ann", "sre")
 	review.Request.Name = ""
-	return judged(t, (&ruleHandler{b.reviewer()}).validate, review)
+	return judged(t, b.reviewer().handler(request.validateRule), review)
 }
 
 func TestAWriteBeyondALimitIsRefused(t *testing.T) {
@@ -300,7 +300,7 @@ func TestC25ASelectorOfUnknownFieldsIsLimitedAsIfItSelectedAll(t *testing.T) {
 		review := asUser(deviceReview(t, "devicetaintrules", "v1alpha3", ruleJSON(selector, "example.com/broken", "NoExecute"), old), "ann", "sre")
 		unobeyed := b.reviewer()
 		unobeyed.WithoutDeviceTaintRules = true
-		return judged(t, (&ruleHandler{unobeyed}).validate, review)
+		return judged(t, unobeyed.handler(request.validateRule), review)
 	}
 	requireReason(t, "TooManyAffected", write(`{"deviceClassName":"x"}`, ""))
 	response := write(`{"deviceClassName":"x","device":"x0"}`, "")

@@ -9,26 +9,19 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
-// namespaceHandler reviews the labels of namespaces. A user who gives a namespace a label that
-// a policy grants tolerations for grants these: so the user must be allowed to tolerate the
-// taints (C11).
+// judgeNamespace judges the labels of a namespace, which can be written through status and finalize
+// too. A user who gives a namespace a label that a policy grants tolerations for grants these: so the
+// user must be allowed to tolerate the taints (C11).
 //
 // Names are not judged: a namespace whose name comes under the pattern of a grant has the
 // grant, and so have the users who may create it.
-type namespaceHandler struct{ *reviewer }
-
-// judge judges the labels of a namespace. They can be written through status and finalize too.
-func (h *namespaceHandler) judge(ctx context.Context, req *review.Request, policies *policyset.Set) ([]policy.Finding, []string, error) {
-	labels, old, err := decodeBoth(req, decodeLabels)
-	if err != nil {
-		return nil, nil, err
-	}
-	found, err := h.refusals(ctx, req, policies.Tolerations.NewlySatisfied(req.Name, old, labels))
+func (r request) judgeNamespace(ctx context.Context) ([]policy.Finding, []string, error) {
+	labels, old := readBoth(r, func(f *review.Fields, v review.Value) map[string]string { return f.Texts(v, "metadata", "labels") })
+	found, err := r.refusals(ctx, r.policies.Tolerations.NewlySatisfied(r.Name, old, labels))
 	return found, nil, err
 }
 
@@ -38,16 +31,16 @@ const everyKey = ""
 // refusals returns the findings about the grants that the namespace would gain, of as
 // many policies as an answer has room for. Those that refuse are asked about first, so
 // that the bound never changes the verdict.
-func (h *namespaceHandler) refusals(ctx context.Context, req *review.Request, gained []toleration.Newly) ([]policy.Finding, error) {
+func (r request) refusals(ctx context.Context, gained []toleration.Newly) ([]policy.Finding, error) {
 	if len(gained) == 0 {
 		return nil, nil
 	}
-	user, answers := policy.UserInfo(&req.UserInfo), map[string]bool{}
+	user, answers := policy.UserInfo(&r.UserInfo), map[string]bool{}
 	may := func(key string) (bool, error) {
 		if answer, ok := answers[key]; ok {
 			return answer, nil
 		}
-		answer, err := policy.May(ctx, h.Operators, user, policy.VerbTolerate, key)
+		answer, err := policy.May(ctx, r.Operators, user, policy.VerbTolerate, key)
 		answers[key] = answer
 		return answer, err
 	}
@@ -89,10 +82,4 @@ func rank(n *toleration.Newly) int {
 		return 0
 	}
 	return 1
-}
-
-func decodeLabels(v review.Value) (map[string]string, error) {
-	var f review.Fields
-	labels := f.Texts(v, "metadata", "labels")
-	return labels, f.Err()
 }

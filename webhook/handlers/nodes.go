@@ -15,7 +15,6 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/policy/validation"
 	"github.com/tollgate-dev/tollgate/webhook/review"
@@ -28,17 +27,16 @@ var nodeLifecycleControllers = []string{
 	"system:kube-controller-manager",
 }
 
-func isNodeLifecycleController(req *review.Request) bool {
-	return slices.Contains(nodeLifecycleControllers, req.UserInfo.Username)
+func (r request) isNodeLifecycleController() bool {
+	return slices.Contains(nodeLifecycleControllers, r.UserInfo.Username)
 }
 
-func decodeNode(v review.Value) (*taint.Node, error) {
-	var f review.Fields
+func readNode(f *review.Fields, v review.Value) *taint.Node {
 	metadata := f.At(v, "metadata")
 	node := &taint.Node{Name: f.Text(metadata, "name"), Labels: f.Texts(metadata, "labels")}
 	f.Into(&node.Owners, metadata, "ownerReferences")
 	f.Into(&node.Taints, v, "spec", "taints")
-	return node, f.Err()
+	return node
 }
 
 // taintsOn returns the taints of a node, none of one that is not there.
@@ -49,76 +47,54 @@ func taintsOn(node *taint.Node) []corev1.Taint {
 	return node.Taints
 }
 
-// nodeHandler reviews the taints of nodes, and the labels that policies put taints on nodes by.
-type nodeHandler struct{ *reviewer }
-
-// mutate adds to nodes that are created the taints that policies register, and writes into
+// mutateNode adds to nodes that are created the taints that policies register, and writes into
 // taints since when they count. On an update no taint is added: a kubelet's own update that
 // seems to change taints would be refused (TP-18).
-func (h *nodeHandler) mutate(_ context.Context, req *review.Request) (jsonPatch, error) {
-	node, old, err := decodeBoth(req, decodeNode)
-	if err != nil {
-		return nil, err
-	}
+func (r request) mutateNode(context.Context) (jsonPatch, error) {
+	node, old := readBoth(r, readNode)
 	registration := nodeRegistration{taints: slices.Clone(node.Taints), sent: len(node.Taints), replaced: map[int]bool{}}
 	if old == nil {
-		policies, err := h.inForce()
-		if err != nil {
+		if err := r.inForce(); err != nil {
 			return nil, err
 		}
-		registration.add(policies.Taints.Register(node.Labels))
+		registration.add(r.policies.Taints.Register(node.Labels))
 	}
 	var stamps []validation.NodeTimeAdded
-	if h.NodeTaintTimestamps {
-		outage, err := h.outage(req)
-		if err != nil {
-			return nil, err
-		}
+	if r.NodeTaintTimestamps {
 		stamps = validation.StampNode(validation.StampInput{
 			New:                     registration.taints,
 			Old:                     taintsOn(old),
-			NodeLifecycleController: isNodeLifecycleController(req),
-			Outage:                  outage,
-			Now:                     h.ServerClock.Now(),
+			NodeLifecycleController: r.isNodeLifecycleController(),
+			Outage:                  r.outage(),
+			Now:                     r.ServerClock.Now(),
 		})
 	}
 	out := registration.patch(stamps)
-	if old != nil {
-		return out, nil
-	}
 	// Of a new node Tollgate has added no paired taint.
-	value, err := annotation(req.New, v1alpha1.AnnotationTwins)
-	if value != "" {
+	if old == nil && annotation(&r.Fields, r.New, v1alpha1.AnnotationTwins) != "" {
 		out.remove("/metadata/annotations/" + pointerToken(v1alpha1.AnnotationTwins))
 	}
-	return out, err
+	return out, nil
 }
 
 // outage returns since when the node of a request has been tainted because it failed, as far
 // as that is remembered.
-func (h *nodeHandler) outage(req *review.Request) (time.Time, error) {
-	if h.Outages == nil || req.Operation != admissionv1.Update || !isNodeLifecycleController(req) {
-		return time.Time{}, nil
+func (r request) outage() time.Time {
+	if r.Outages == nil || r.Operation != admissionv1.Update || !r.isNodeLifecycleController() {
+		return time.Time{}
 	}
-	var f review.Fields
 	var conditions []corev1.NodeCondition
-	f.Into(&conditions, req.New, "status", "conditions")
-	uid := types.UID(f.Text(req.New, "metadata", "uid"))
-	if err := f.Err(); err != nil {
-		return time.Time{}, err
-	}
-	return h.Outages.Since(uid, validation.ReadyOf(conditions)), nil
+	r.Into(&conditions, r.New, "status", "conditions")
+	return r.Outages.Since(types.UID(r.Text(r.New, "metadata", "uid")), validation.ReadyOf(conditions))
 }
 
-// validate judges the taints of nodes, and changes that keep nodes from getting rid of them.
-func (h *nodeHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
-	node, old, err := decodeBoth(req, decodeNode)
-	if err != nil {
-		return Result{}, err
-	}
-	before, now, maxSkew := taintsOn(old), h.ServerClock.Now(), h.MaxTimeAddedSkew
+// validateNode judges the taints of nodes, the labels that policies put taints on nodes by, and
+// changes that keep nodes from getting rid of taints.
+func (r request) validateNode(ctx context.Context) (Result, error) {
+	node, old := readBoth(r, readNode)
+	before, now, maxSkew := taintsOn(old), r.ServerClock.Now(), r.MaxTimeAddedSkew
 	var errs field.ErrorList
-	if isNodeLifecycleController(req) {
+	if r.isNodeLifecycleController() {
 		// Its times are corrected by the mutating endpoint. While that was away, a clock that
 		// is ahead must not keep a node that fails from being tainted, nor must the number of
 		// its taints.
@@ -128,61 +104,50 @@ func (h *nodeHandler) validate(ctx context.Context, req *review.Request) (Result
 	}
 	found := findings(append(errs, validation.ValidateNode(node.Taints, before, now, maxSkew)...))
 	warnings := validation.NodeWarnings(node.Taints, before, now)
-	if h.isSelf(req) {
-		return decided(policy.Decide(found), warnings, nil), nil
+	if r.isSelf() {
+		return decided(found, warnings, nil), nil
 	}
-	marked, err := pairMarkChanged(req)
-	if err != nil {
+	if err := r.inForce(); err != nil {
 		return Result{}, err
 	}
-	policies, err := h.inForce()
-	if err != nil {
-		return Result{}, err
-	}
-	set := policies.Taints
-	change := taint.NodeChange{New: node, Old: old, User: &req.UserInfo}
+	set := r.policies.Taints
+	change := taint.NodeChange{New: node, Old: old, User: &r.UserInfo}
 	writes := taint.NodeWrites(node.Taints, before, now)
-	in := h.taintInput(req, set.Chosen(change, writes, now))
-	return enforce(ctx, policies, in, slices.Concat(found, marked, set.JudgeNode(change)), warnings, func() (previewed, error) {
+	in := r.taintInput(set.Chosen(change, writes, now))
+	found = slices.Concat(found, r.pairMarkChanged(), set.JudgeNode(change))
+	return r.enforce(ctx, in, found, warnings, func() (previewed, error) {
 		if change.Registers() {
 			return previewed{}, nil
 		}
 		// Pods are hit as hard by a taint that a policy keeps on the node, whichever user
 		// adds it, and where the node is new, there may be those of an earlier one of its name.
 		in.Writes = writes
-		return h.Preview.node(ctx, req, set, in, cmp.Or(req.Name, node.Name), before, node.Taints)
+		return r.Preview.node(ctx, r, in, cmp.Or(r.Name, node.Name), before, node.Taints)
 	})
 }
 
-// judgeStatus judges the changes that a node makes of itself by its status: the API
+// judgeNodeStatus judges the changes that a node makes of itself by its status: the API
 // server takes no taints there, but labels.
-func (h *nodeHandler) judgeStatus(_ context.Context, req *review.Request, policies *policyset.Set) ([]policy.Finding, []string, error) {
-	node, old, err := decodeBoth(req, decodeNode)
-	if err != nil {
-		return nil, nil, err
-	}
+func (r request) judgeNodeStatus(context.Context) ([]policy.Finding, []string, error) {
+	node, old := readBoth(r, readNode)
 	node.Taints = taintsOn(old)
-	found, err := pairMarkChanged(req)
-	return append(found, policies.Taints.JudgeNode(taint.NodeChange{New: node, Old: old, User: &req.UserInfo})...), nil, err
+	change := taint.NodeChange{New: node, Old: old, User: &r.UserInfo}
+	return append(r.pairMarkChanged(), r.policies.Taints.JudgeNode(change)...), nil, nil
 }
 
 // pairMarkChanged returns the finding about a request, by another user than Tollgate, that
 // changes which taints of a node are Tollgate's to remove: a node, which may not change its own
 // taints, would so be rid of them.
-func pairMarkChanged(req *review.Request) ([]policy.Finding, error) {
-	now, err := annotation(req.New, v1alpha1.AnnotationTwins)
-	if err != nil {
-		return nil, err
-	}
-	old, err := annotation(req.Old, v1alpha1.AnnotationTwins)
-	if err != nil || now == old {
-		return nil, err
+func (r request) pairMarkChanged() []policy.Finding {
+	now, old := annotation(&r.Fields, r.New, v1alpha1.AnnotationTwins), annotation(&r.Fields, r.Old, v1alpha1.AnnotationTwins)
+	if now == old {
+		return nil
 	}
 	return []policy.Finding{{
 		Reason: policy.WindowReserved, Field: "metadata.annotations[" + v1alpha1.AnnotationTwins + "]", Value: review.Clip(now),
 		Problem: "says which taints of the node Tollgate added, and removes again",
 		Remedy:  "leave the annotation as it is",
-	}}, nil
+	}}
 }
 
 // nodeRegistration is the taints of a node that is created while registered taints are added.

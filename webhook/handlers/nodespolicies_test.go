@@ -115,10 +115,10 @@ func TestC22ANodeIsBornWithItsTaints(t *testing.T) {
 	for name, tt := range tests {
 		for _, unstamped := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				j := &nodeHandler{governedBy(taintPolicies()...)}
+				j := governedBy(taintPolicies()...)
 				j.NodeTaintTimestamps = !unstamped
 				object := nodeJSON(t, tt.labels, tt.sent...)
-				response := judged(t, mutating(j.mutate), nodeReview(t, admissionv1.Create, object, ""))
+				response := judged(t, j.mutating(request.mutateNode), nodeReview(t, admissionv1.Create, object, ""))
 				got := stamped(t, object, response)
 				require.Equal(t, tt.want, withoutTimes(got))
 				for _, taint := range got {
@@ -127,7 +127,7 @@ func TestC22ANodeIsBornWithItsTaints(t *testing.T) {
 					}
 				}
 				again := nodeJSON(t, tt.labels, got...)
-				require.Empty(t, judged(t, mutating(j.mutate), nodeReview(t, admissionv1.Create, again, "")).Patches, "a second round changes nothing")
+				require.Empty(t, judged(t, j.mutating(request.mutateNode), nodeReview(t, admissionv1.Create, again, "")).Patches, "a second round changes nothing")
 			})
 		}
 	}
@@ -142,8 +142,8 @@ func withoutTimes(taints []corev1.Taint) []corev1.Taint {
 }
 
 func TestThePatchOfABirthFailsOnAnotherObject(t *testing.T) {
-	j := &nodeHandler{governedBy(taintPolicies()...)}
-	response := judged(t, mutating(j.mutate), nodeReview(t, admissionv1.Create, nodeJSON(t, map[string]string{"pool": "banana"}, cherry), ""))
+	j := governedBy(taintPolicies()...)
+	response := judged(t, j.mutating(request.mutateNode), nodeReview(t, admissionv1.Create, nodeJSON(t, map[string]string{"pool": "banana"}, cherry), ""))
 	patch, err := jsonpatch.DecodePatch(marshal(t, response.Patches))
 	require.NoError(t, err)
 	_, err = patch.Apply([]byte(nodeJSON(t, nil, notReady)))
@@ -151,9 +151,9 @@ func TestThePatchOfABirthFailsOnAnotherObject(t *testing.T) {
 }
 
 func TestTP18RegisteredTaintsAreNotAddedOnAnUpdate(t *testing.T) {
-	j := &nodeHandler{governedBy(taintPolicies()...)}
+	j := governedBy(taintPolicies()...)
 	object := nodeJSON(t, map[string]string{"pool": "cherry"}, notReady)
-	require.Empty(t, judged(t, mutating(j.mutate), nodeReview(t, admissionv1.Update, object, object)).Patches)
+	require.Empty(t, judged(t, j.mutating(request.mutateNode), nodeReview(t, admissionv1.Update, object, object)).Patches)
 }
 
 func TestPoliciesThatHaveNotBeenReadAreAFault(t *testing.T) {
@@ -161,10 +161,9 @@ func TestPoliciesThatHaveNotBeenReadAreAFault(t *testing.T) {
 	unread.Policies = currentPolicies{}
 	req, err := readRequest(marshal(t, nodeReview(t, admissionv1.Create, nodeJSON(t, nil), "")))
 	require.NoError(t, err)
-	node := &nodeHandler{unread}
 	for i, handle := range []Handler{
-		mutating(node.mutate), node.validate, node.judging(node.judgeStatus),
-		(&ruleHandler{unread}).validate, (&sliceHandler{unread}).validate,
+		unread.mutating(request.mutateNode), unread.handler(request.validateNode), unread.judging(request.judgeNodeStatus),
+		unread.handler(request.validateRule), unread.handler(request.validateSlice),
 	} {
 		_, err := handle(t.Context(), req)
 		require.ErrorIs(t, err, errNoPolicies, i)
@@ -209,12 +208,12 @@ func TestWritesOfNodesAreGoverned(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			j := &nodeHandler{governedBy(taintPolicies()...)}
+			j := governedBy(taintPolicies()...)
 			operation := admissionv1.Create
 			if tt.old != "" {
 				operation = admissionv1.Update
 			}
-			requireReason(t, tt.reason, judged(t, j.validate, asUser(nodeReview(t, operation, tt.now, tt.old), tt.user[0], tt.user[1:]...)))
+			requireReason(t, tt.reason, judged(t, j.handler(request.validateNode), asUser(nodeReview(t, operation, tt.now, tt.old), tt.user[0], tt.user[1:]...)))
 		})
 	}
 }
@@ -232,11 +231,11 @@ func requireReason(t *testing.T, reason string, response admission.Response) {
 }
 
 func TestC05ANodeDoesNotGetRidOfItsTaintsByItsStatus(t *testing.T) {
-	j := &nodeHandler{governedBy(taintPolicies()...)}
+	j := governedBy(taintPolicies()...)
 	in := nodeJSON(t, map[string]string{"pool": "banana"}, banana)
 	kept := nodeJSON(t, map[string]string{"pool": "cherry"}, cherry)
 	without := asUser(nodeReview(t, admissionv1.Update, nodeJSON(t, map[string]string{"pool": "cherry"}), kept), "system:node:n1", "system:nodes")
-	requireReason(t, "", judged(t, j.judging(j.judgeStatus), without)) // the API server takes the taints from the old object
+	requireReason(t, "", judged(t, j.judging(request.judgeNodeStatus), without)) // the API server takes the taints from the old object
 	tests := map[string]struct {
 		user   []string
 		now    string
@@ -252,7 +251,7 @@ func TestC05ANodeDoesNotGetRidOfItsTaintsByItsStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			review := asUser(nodeReview(t, admissionv1.Update, tt.now, in), tt.user[0], tt.user[1:]...)
 			review.Request.SubResource = "status"
-			requireReason(t, tt.reason, judged(t, j.judging(j.judgeStatus), review))
+			requireReason(t, tt.reason, judged(t, j.judging(request.judgeNodeStatus), review))
 		})
 	}
 }
@@ -260,22 +259,21 @@ func TestC05ANodeDoesNotGetRidOfItsTaintsByItsStatus(t *testing.T) {
 func TestALimitThatCannotBeLookedAtIsAFault(t *testing.T) {
 	policies := taintPolicies()
 	policies[0].Spec.Limits = &v1alpha1.TaintLimits{MaxAffectedPods: new(int32(5))}
-	j := &nodeHandler{governedBy(policies...)}
+	j := governedBy(policies...)
 	review := asUser(nodeReview(t, admissionv1.Update, nodeJSON(t, nil, broken), nodeJSON(t, nil)), "ann", "sre")
 	req, err := readRequest(marshal(t, review))
 	require.NoError(t, err)
-	_, err = answer(t.Context(), j.validate, req)
+	_, err = answer(t.Context(), j.handler(request.validateNode), req)
 	require.ErrorContains(t, err, "feature gate", "nothing follows pods here")
 
 	untainted := asUser(nodeReview(t, admissionv1.Update, nodeJSON(t, nil), nodeJSON(t, nil, broken)), "ann", "sre")
-	require.True(t, judged(t, j.validate, untainted).Allowed, "to lift a taint is never limited")
+	require.True(t, judged(t, j.handler(request.validateNode), untainted).Allowed, "to lift a taint is never limited")
 }
 
 func TestAFaultHidesNoDenial(t *testing.T) {
 	policies := taintPolicies()
 	policies[0].Spec.Setters = []v1alpha1.TaintSetter{{RBAC: true}} // and nobody can be asked
 	reviewer := governedBy(policies...)
-	nodes := &nodeHandler{reviewer}
 	ahead := broken
 	ahead.TimeAdded = new(metav1.NewTime(noon.Add(time.Hour)))
 	tests := map[string]struct {
@@ -283,12 +281,12 @@ func TestAFaultHidesNoDenial(t *testing.T) {
 		review admissionv1.AdmissionReview
 		denied bool
 	}{
-		"a node":                      {nodes.validate, nodeReview(t, admissionv1.Update, nodeJSON(t, nil, broken), nodeJSON(t, nil)), false},
-		"a node that is refused":      {nodes.validate, nodeReview(t, admissionv1.Update, nodeJSON(t, nil, ahead), nodeJSON(t, nil)), true},
-		"a rule":                      {(&ruleHandler{reviewer}).validate, deviceReview(t, "devicetaintrules", "v1", ruleJSON(`{"driver":"gpu"}`, "example.com/x", "None"), ""), false},
-		"a rule that is refused":      {(&ruleHandler{reviewer}).validate, deviceReview(t, "devicetaintrules", "v1", ruleJSON(`{"driver":"gpu"}`, "example.com/x", ""), ""), true},
-		"a slice":                     {(&sliceHandler{reviewer}).validate, deviceReview(t, "resourceslices", "v1", slicePublished("NoSchedule"), ""), false},
-		"a slice that is refused too": {(&sliceHandler{reviewer}).validate, deviceReview(t, "resourceslices", "v1", slicePublished(""), ""), true},
+		"a node":                      {reviewer.handler(request.validateNode), nodeReview(t, admissionv1.Update, nodeJSON(t, nil, broken), nodeJSON(t, nil)), false},
+		"a node that is refused":      {reviewer.handler(request.validateNode), nodeReview(t, admissionv1.Update, nodeJSON(t, nil, ahead), nodeJSON(t, nil)), true},
+		"a rule":                      {reviewer.handler(request.validateRule), deviceReview(t, "devicetaintrules", "v1", ruleJSON(`{"driver":"gpu"}`, "example.com/x", "None"), ""), false},
+		"a rule that is refused":      {reviewer.handler(request.validateRule), deviceReview(t, "devicetaintrules", "v1", ruleJSON(`{"driver":"gpu"}`, "example.com/x", ""), ""), true},
+		"a slice":                     {reviewer.handler(request.validateSlice), deviceReview(t, "resourceslices", "v1", slicePublished("NoSchedule"), ""), false},
+		"a slice that is refused too": {reviewer.handler(request.validateSlice), deviceReview(t, "resourceslices", "v1", slicePublished(""), ""), true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -315,8 +313,8 @@ func TestAWriteIsNotChangedByBeingJudged(t *testing.T) {
 	require.NoError(t, err)
 	before, err := json.Marshal(req)
 	require.NoError(t, err)
-	j := &nodeHandler{governedBy(taintPolicies()...)}
-	_, err = answer(t.Context(), mutating(j.mutate), req)
+	j := governedBy(taintPolicies()...)
+	_, err = answer(t.Context(), j.mutating(request.mutateNode), req)
 	require.NoError(t, err)
 	after, err := json.Marshal(req)
 	require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,11 +69,10 @@ const (
 type owners struct {
 	live        *live
 	clock       clock.PassiveClock
-	controllers map[string]struct{}
+	controllers []string
 	flights     flights[[]corev1.Toleration]
-
-	mu   sync.Mutex // guards kept
-	kept map[source]inheritance
+	// kept has the inheritance by the source.
+	kept *utilcache.LRUExpireCache
 }
 
 // source is the object that another inherits from: an owner, and for the pods of a StatefulSet
@@ -84,14 +83,10 @@ type source struct {
 }
 
 func newOwners(reader client.Reader, clock clock.PassiveClock, controllers []string) *owners {
-	o := &owners{
-		live: newLive(reader, clock), clock: clock, flights: flights[[]corev1.Toleration]{clock: clock},
-		controllers: make(map[string]struct{}, len(controllers)), kept: map[source]inheritance{},
+	return &owners{
+		live: newLive(reader, clock), clock: clock, controllers: controllers, flights: flights[[]corev1.Toleration]{clock: clock},
+		kept: utilcache.NewLRUExpireCacheWithClock(mostTemplates, clock),
 	}
-	for _, name := range controllers {
-		o.controllers[name] = struct{}{}
-	}
-	return o
 }
 
 // inheritance are the tolerations that an object inherits from its owner.
@@ -104,10 +99,7 @@ type inheritance struct {
 
 // trusts reports whether the requester makes objects from templates. Only of these is
 // it known that they reference the owner they copy.
-func (o *owners) trusts(requester string) bool {
-	_, known := o.controllers[requester]
-	return known
-}
+func (o *owners) trusts(requester string) bool { return slices.Contains(o.controllers, requester) }
 
 // of returns the tolerations that an owner has in its template, read no earlier than since. The
 // owner is the live one with the UID of the reference; one that does not exist has none. Revision
@@ -125,11 +117,10 @@ func (o *owners) of(ctx context.Context, namespace string, owner *metav1.OwnerRe
 		return inheritance{}, nil
 	}
 	from := source{owner.UID, revision}
-	o.mu.Lock()
-	kept, ok := o.kept[from]
-	o.mu.Unlock()
-	if ok && !kept.asOf.Before(since) && o.clock.Since(kept.asOf) < keepTemplates {
-		return kept, nil
+	if found, ok := o.kept.Get(from); ok {
+		if kept := found.(inheritance); !kept.asOf.Before(since) { //nolint:forcetypeassert // Nothing else is in there.
+			return kept, nil
+		}
 	}
 	got, err := o.flights.read(ctx, string(from.owner)+"/"+from.revision, since, func(ctx context.Context) ([]corev1.Toleration, error) {
 		return o.read(ctx, empty.DeepCopyObject().(client.Object), namespace, owner, revision)
@@ -138,12 +129,7 @@ func (o *owners) of(ctx context.Context, namespace string, owner *metav1.OwnerRe
 		return inheritance{}, err
 	}
 	read := inheritance{got.value, got.asOf}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if len(o.kept) >= mostTemplates {
-		clear(o.kept) // All are read again within seconds anyway.
-	}
-	o.kept[from] = read
+	o.kept.Add(from, read, keepTemplates-o.clock.Since(got.asOf))
 	return read, nil
 }
 
@@ -165,9 +151,8 @@ func (o *owners) read(ctx context.Context, object client.Object, namespace strin
 	return slices.Concat(tolerations, before), err
 }
 
-// decodeOwner returns the managing owner that an object names, or nil.
-func decodeOwner(v review.Value) (owner *metav1.OwnerReference, err error) {
-	var f review.Fields
+// readOwner returns the managing owner that an object names, or nil.
+func readOwner(f *review.Fields, v review.Value) (owner *metav1.OwnerReference) {
 	for _, reference := range f.Items(v, "metadata", "ownerReferences") {
 		if f.Bool(reference, "controller") {
 			owner = &metav1.OwnerReference{
@@ -178,7 +163,7 @@ func decodeOwner(v review.Value) (owner *metav1.OwnerReference, err error) {
 			}
 		}
 	}
-	return owner, f.Err()
+	return owner
 }
 
 // A StatefulSet that is rolled out with a partition, or has not finished, makes some of
@@ -190,7 +175,7 @@ func decodeOwner(v review.Value) (owner *metav1.OwnerReference, err error) {
 var templateOfRevision = []string{"spec", "template"}
 
 // ofRevision returns the tolerations in the template that the set had before. The users who write
-// revisions are judged for the template in them when they are created (templateHandler), and
+// revisions are judged for the template in them when they are created (judgeTemplate), and
 // their data never changes; so it is enough that the revision is the set's own.
 func (l *live) ofRevision(ctx context.Context, set *appsv1.StatefulSet) ([]corev1.Toleration, error) {
 	var revision appsv1.ControllerRevision
@@ -200,11 +185,4 @@ func (l *live) ofRevision(ctx context.Context, set *appsv1.StatefulSet) ([]corev
 	}
 	data, _ := review.Parse(revision.Data.Raw) // What is no JSON holds no template.
 	return templateWithin(data, templateOfRevision).Spec.Tolerations, nil
-}
-
-// decodeRevision returns the revision of its StatefulSet that a pod says it was made from.
-func decodeRevision(v review.Value) (string, error) {
-	var f review.Fields
-	name := f.Text(v, "metadata", "labels", appsv1.StatefulSetRevisionLabel)
-	return name, f.Err()
 }

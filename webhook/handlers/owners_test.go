@@ -141,7 +141,7 @@ func TestAnOwnerIsReadOnceForManyPods(t *testing.T) {
 	require.Equal(t, clock.Now(), of(clock.Now()).asOf, "asked for afresh")
 	require.Equal(t, clock.Now(), of(clock.Now()).asOf, "what was read since then is fresh")
 	require.Equal(t, 2, live.asked())
-	clock.SetTime(clock.Now().Add(keepTemplates))
+	clock.SetTime(clock.Now().Add(keepTemplates + 1))
 	require.Equal(t, clock.Now(), of(time.Time{}).asOf, "later it is read again")
 	require.Equal(t, 3, live.asked())
 
@@ -152,7 +152,7 @@ func TestAnOwnerIsReadOnceForManyPods(t *testing.T) {
 		_, err := known.of(t.Context(), "apple", &other, "", time.Time{})
 		require.NoError(t, err)
 	}
-	require.LessOrEqual(t, len(known.kept), mostTemplates)
+	require.LessOrEqual(t, len(known.kept.Keys()), mostTemplates)
 }
 
 func TestATemplateThatJustGainedATolerationIsReadAgain(t *testing.T) {

@@ -11,13 +11,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/policy/validation"
-	"github.com/tollgate-dev/tollgate/webhook/review"
 )
-
-// patchHandler reviews ResourceSlicePatches: whether they are valid, and their taints like
-// those of DeviceTaintRules. The rules that Tollgate writes out for them are its own
-// writes, and come under this verdict.
-type patchHandler struct{ *reviewer }
 
 // patchWrite is a write of a patch: old is nil when it is created, now when it is
 // deleted.
@@ -52,37 +46,36 @@ func (w *patchWrite) judged() bool {
 	return w.now != nil && (w.old == nil || w.now.DeletionTimestamp == nil && !equality.Semantic.DeepEqual(w.now.Spec, w.old.Spec))
 }
 
-// validate implements Handler.
-func (h *patchHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
-	w := patchWrite{name: writtenName(req)}
-	var err error
-	if w.now, w.old, err = decodeWrite(req, decodeWhole[v1alpha1.ResourceSlicePatch]); err != nil {
-		return Result{}, err
-	}
+// validatePatch judges whether a ResourceSlicePatch is valid, and its taints like those of
+// DeviceTaintRules. The rules that Tollgate writes out for patches are its own writes, and come
+// under this verdict.
+func (r request) validatePatch(ctx context.Context) (Result, error) {
+	var w patchWrite
+	w.now, w.old = readWrite(r, readWhole[v1alpha1.ResourceSlicePatch])
+	w.name = r.writtenName()
 	var found []policy.Finding
 	var warnings []string
 	if w.judged() {
 		found = findings(append(slicepatch.ValidatePatch(w.now), slicepatch.ValidateFields(w.now, w.old)...))
 		if len(found) == 0 {
-			warnings = append(slicepatch.Warnings(w.now), validation.PatchWarnings(patchedTaints(w.now), patchedTaints(w.old), h.ServerClock.Now())...)
+			warnings = append(slicepatch.Warnings(w.now), validation.PatchWarnings(patchedTaints(w.now), patchedTaints(w.old), r.ServerClock.Now())...)
 		}
 	}
 	change := w.change()
 	writes := change.Writes()
-	if len(writes) == 0 || h.isSelf(req) {
-		return decided(policy.Decide(found), warnings, nil), nil
+	if len(writes) == 0 || r.isSelf() {
+		return decided(found, warnings, nil), nil
 	}
-	policies, err := h.inForce()
-	if err != nil {
+	if err := r.inForce(); err != nil {
 		return Result{}, err
 	}
-	in := h.taintInput(req, writes)
+	in := r.taintInput(writes)
 	in.Patch = change
-	return enforce(ctx, policies, in, found, warnings, func() (previewed, error) {
+	return r.enforce(ctx, in, found, warnings, func() (previewed, error) {
 		if w.now == nil { // No pod is evicted by the end of a patch.
 			return previewed{}, nil
 		}
-		return h.Preview.patch(ctx, req, policies.Taints, in, &w)
+		return r.Preview.patch(ctx, r, in, &w)
 	})
 }
 

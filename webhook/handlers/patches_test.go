@@ -34,8 +34,8 @@ func patchReview(t *testing.T, now, old string) admissionv1.AdmissionReview {
 	return review
 }
 
-func patchesJudgedBy(policies ...v1alpha1.TaintPolicy) *patchHandler {
-	return &patchHandler{governedBy(policies...)}
+func patchesJudgedBy(policies ...v1alpha1.TaintPolicy) Handler {
+	return governedBy(policies...).handler(request.validatePatch)
 }
 
 func TestWritesOfPatchesAreGoverned(t *testing.T) {
@@ -81,7 +81,7 @@ func TestWritesOfPatchesAreGoverned(t *testing.T) {
 	policies[0].Spec.Limits = &v1alpha1.TaintLimits{RequireSelector: true, RequirePreview: true}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			response := judged(t, patchesJudgedBy(policies...).validate, asUser(patchReview(t, tt.now, tt.old), tt.user[0], tt.user[1:]...))
+			response := judged(t, patchesJudgedBy(policies...), asUser(patchReview(t, tt.now, tt.old), tt.user[0], tt.user[1:]...))
 			if tt.reason == "*" {
 				require.False(t, response.Allowed)
 				require.Len(t, response.Result.Details.Causes, 2, "the one effect is removed and the other added")
@@ -122,20 +122,19 @@ func TestWhoRepairsAPatchIsAskedAboutItsTaints(t *testing.T) {
 	require.Contains(t, refusal(t, taintPolicies()[:1], patchJSON(taints), broken), "bob may not add this taint")
 	labelled := strings.Replace(broken, `"uid":"1"`, `"uid":"1","labels":{"a":"b"}`, 1)
 	require.NotEqual(t, broken, labelled)
-	require.True(t, judged(t, patchesJudgedBy(taintPolicies()[:1]...).validate, asUser(patchReview(t, labelled, broken), "bob")).Allowed)
+	require.True(t, judged(t, patchesJudgedBy(taintPolicies()[:1]...), asUser(patchReview(t, labelled, broken), "bob")).Allowed)
 }
 
 // refusal returns what bob is told.
 func refusal(t *testing.T, policies []v1alpha1.TaintPolicy, now, old string) string {
 	t.Helper()
-	response := judged(t, patchesJudgedBy(policies...).validate, asUser(patchReview(t, now, old), "bob"))
+	response := judged(t, patchesJudgedBy(policies...), asUser(patchReview(t, now, old), "bob"))
 	require.False(t, response.Allowed)
 	return response.Result.Message
 }
 
 func TestAPatchWhoseTaintsStayNeedsNoPolicies(t *testing.T) {
-	j := patchesJudgedBy()
-	j.Policies = currentPolicies{(*policyset.Set)(nil)}
+	j := by(governedBy(), currentPolicies{(*policyset.Set)(nil)}).handler(request.validatePatch)
 	const taints = `"filter":{"driver":"gpu"},"taints":[{"key":"example.com/a","effect":"NoExecute"}]`
 	for name, tt := range map[string]struct {
 		now, old string
@@ -150,7 +149,7 @@ func TestAPatchWhoseTaintsStayNeedsNoPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			req, err := readRequest(marshal(t, asUser(patchReview(t, tt.now, tt.old), "bob")))
 			require.NoError(t, err)
-			response, err := answer(t.Context(), j.validate, req)
+			response, err := answer(t.Context(), j, req)
 			require.ErrorIs(t, err, tt.fault)
 			require.Equal(t, tt.fault == nil, response.Allowed)
 		})
@@ -172,14 +171,14 @@ func TestAPatchThatIsNotValidIsJudgedWhereItChanges(t *testing.T) {
 		"it has nothing that is known": {`{"metadata":{"name":"gpu-broken"}}`, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requireReason(t, tt.reason, judged(t, patchesJudgedBy().validate, asUser(patchReview(t, tt.now, tt.old), "bob")))
+			requireReason(t, tt.reason, judged(t, patchesJudgedBy(), asUser(patchReview(t, tt.now, tt.old), "bob")))
 		})
 	}
 	t.Run("what no API server sends is no verdict", func(t *testing.T) {
 		for _, broken := range [][2]string{{`{"spec":7}`, ""}, {`{"spec":7}`, patchJSON("")}, {patchJSON(""), `{"spec":7}`}, {"", `{"spec":7}`}} {
 			req, err := readRequest(marshal(t, patchReview(t, broken[0], broken[1])))
 			require.NoError(t, err)
-			_, err = answer(t.Context(), patchesJudgedBy().validate, req)
+			_, err = answer(t.Context(), patchesJudgedBy(), req)
 			require.ErrorContains(t, err, "ResourceSlicePatch")
 		}
 	})
@@ -188,7 +187,7 @@ func TestAPatchThatIsNotValidIsJudgedWhereItChanges(t *testing.T) {
 func TestTaintsOfAPatchThatAreProbablyNotMeantAreWarnedAbout(t *testing.T) {
 	const gpu, odd = `"filter":{"driver":"gpu.example.com"},`, `"taints":[{"key":"gpu.example.com/a","effect":"None","timeAdded":"2026-11-20T13:00:00Z"}]`
 	warnings := func(now, old string) []string {
-		response := judged(t, patchesJudgedBy().validate, asUser(patchReview(t, now, old), "bob"))
+		response := judged(t, patchesJudgedBy(), asUser(patchReview(t, now, old), "bob"))
 		require.True(t, response.Allowed)
 		return response.Warnings
 	}

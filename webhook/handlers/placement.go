@@ -3,26 +3,25 @@ package handlers
 import (
 	"context"
 	"fmt"
-	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/placement"
-	"github.com/tollgate-dev/tollgate/policy/policyset"
-	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // placementSubject returns the subject that PlacementPolicies match, of an object with labels that
 // is created. They are matched twice: to add what they ask for, and to find what is missing in the
 // object that is about to be stored.
-func (r *reviewer) placementSubject(ctx context.Context, req *review.Request, labels map[string]string) (*placement.Subject, error) {
-	namespace, err := r.Namespaces.Namespace(ctx, req.Namespace)
+func (r request) placementSubject(ctx context.Context, labels map[string]string) (*placement.Subject, error) {
+	namespace, err := r.namespace(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read namespace %s: %w", req.Namespace, err)
+		return nil, err
 	}
 	subject := &placement.Subject{
-		Review:          &cel.Review{Request: &req.AdmissionRequest, Namespace: namespace, Authorizer: r.Authorizer, Turns: r.Turns},
-		Namespace:       req.Namespace,
+		Review:          &cel.Review{Request: &r.AdmissionRequest, Namespace: namespace, Authorizer: r.Authorizer, Turns: r.Turns},
+		Namespace:       r.Namespace,
 		NamespaceLabels: namespace.Labels,
 		Labels:          labels,
 	}
@@ -32,16 +31,26 @@ func (r *reviewer) placementSubject(ctx context.Context, req *review.Request, la
 	return subject, nil
 }
 
+// namespace returns the namespace of the request as it was known a moment ago.
+func (r request) namespace(ctx context.Context) (*corev1.Namespace, error) {
+	namespace, err := r.Namespaces.Namespace(ctx, r.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("read namespace %s: %w", r.Namespace, err)
+	}
+	return namespace, nil
+}
+
 // placementOfPod returns the policies that are for a pod.
-func (r *reviewer) placementOfPod(ctx context.Context, set *placement.Set, req *review.Request, pod *podFields) (placement.Matching, error) {
-	subject, err := r.placementSubject(ctx, req, pod.Labels)
+func (r request) placementOfPod(ctx context.Context, pod *podFields) (placement.Matching, error) {
+	set := r.policies.Placement
+	if set.Len() == 0 {
+		return placement.Matching{}, nil
+	}
+	subject, err := r.placementSubject(ctx, pod.Labels)
 	if err != nil {
 		return placement.Matching{}, err
 	}
 	subject.Resources = pod.requested
-	if r.DeviceClasses == nil {
-		return set.MatchPod(ctx, subject)
-	}
 	subject.DeviceClasses = func(ctx context.Context) ([]string, error) {
 		claims, err := pod.resourceClaims()
 		if err != nil {
@@ -51,57 +60,58 @@ func (r *reviewer) placementOfPod(ctx context.Context, set *placement.Set, req *
 		if err != nil {
 			return nil, err
 		}
-		return r.DeviceClasses.OfPod(ctx, req.Namespace, claims, resources)
+		return r.DeviceClasses.OfPod(ctx, r.Namespace, claims, resources)
 	}
 	return set.MatchPod(ctx, subject)
 }
 
 // placementOfClaim returns the policies that are for a claim, or for the claims of a template.
-func (r *reviewer) placementOfClaim(ctx context.Context, set *placement.Set, req *review.Request, claim *placedClaim) (placement.Matching, error) {
-	subject, err := r.placementSubject(ctx, req, claim.labels)
+func (r request) placementOfClaim(ctx context.Context, claim *placedClaim) (placement.Matching, error) {
+	set := r.policies.Placement
+	if set.Len() == 0 {
+		return placement.Matching{}, nil
+	}
+	subject, err := r.placementSubject(ctx, claim.labels)
 	if err != nil {
 		return placement.Matching{}, err
 	}
-	subject.DeviceClasses = func(context.Context) ([]string, error) { return claim.classes, nil }
+	subject.DeviceClasses = func(context.Context) ([]string, error) {
+		classes := make([]string, len(claim.alternatives))
+		for i, a := range claim.alternatives {
+			classes[i] = a.class
+		}
+		return classes, nil
+	}
 	return set.MatchClaim(ctx, subject)
 }
 
 // misplacedPod returns the findings of PlacementPolicies about a pod that is created.
-func (r *reviewer) misplacedPod(ctx context.Context, policies *policyset.Set, req *review.Request) ([]policy.Finding, error) {
-	if policies.Placement.Len() == 0 {
+func (r request) misplacedPod(ctx context.Context) ([]policy.Finding, error) {
+	if r.policies.Placement.Len() == 0 {
 		return nil, nil
 	}
-	pod, err := decodePlacedPod(req.New)
-	if err != nil {
-		return nil, err
-	}
-	matching, err := r.placementOfPod(ctx, policies.Placement, req, pod)
+	pod := readPlacedPod(&r.Fields, r.New)
+	matching, err := r.placementOfPod(ctx, pod)
 	if err != nil || matching.Empty() {
 		return nil, err
 	}
-	return matching.JudgePod(pod.placement(req)), nil
+	return matching.JudgePod(r.placed(pod)), nil
 }
 
 // misplacedClaim returns the findings of PlacementPolicies about a claim, or a template of claims, that is created.
-func (r *reviewer) misplacedClaim(ctx context.Context, policies *policyset.Set, req *review.Request, template bool) ([]policy.Finding, error) {
-	if policies.Placement.Len() == 0 {
+func (r request) misplacedClaim(ctx context.Context) ([]policy.Finding, error) {
+	if r.policies.Placement.Len() == 0 {
 		return nil, nil
 	}
-	claim, err := decodePlacedClaim(req.New, template)
-	if err != nil {
-		return nil, err
-	}
-	matching, err := r.placementOfClaim(ctx, policies.Placement, req, claim)
+	claim := r.placedClaim()
+	matching, err := r.placementOfClaim(ctx, claim)
 	if err != nil || matching.Empty() {
 		return nil, err
 	}
-	return matching.JudgeClaim(claim.claimRequests()), nil
+	return matching.JudgeClaim(claim.requests), nil
 }
 
-// placement returns the pod as policies look at it.
-func (p *podFields) placement(req *review.Request) placement.Pod {
-	return placement.Pod{
-		Spec:                    &p.Spec,
-		FromDaemonSetController: slices.Contains(daemonSetControllers, req.UserInfo.Username),
-	}
+// placed returns a pod as PlacementPolicies look at it.
+func (r request) placed(pod *podFields) placement.Pod {
+	return placement.Pod{Spec: &pod.Spec, FromDaemonSetController: r.fromDaemonSetController()}
 }

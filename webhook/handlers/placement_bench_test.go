@@ -29,10 +29,10 @@ func BenchmarkPlacement(b *testing.B) {
 		require.NoError(b, err)
 		source, p, req := placements(policies...), testPlacer(), creating(string(pod))
 		b.Run(fmt.Sprintf("give/policies=%d", n), func(b *testing.B) {
-			giver := &podHandler{by(p, source)}
+			giver := by(p, source).mutating(request.mutatePod)
 			b.ReportAllocs()
 			for b.Loop() {
-				response, err := answer(b.Context(), mutating(giver.mutate), req)
+				response, err := answer(b.Context(), giver, req)
 				if err != nil || (len(response.Patches) > 0) != (n > 0) {
 					b.Fatal("the pod is not given what it should be", err)
 				}
@@ -41,7 +41,7 @@ func BenchmarkPlacement(b *testing.B) {
 		b.Run(fmt.Sprintf("judge/policies=%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				found, err := p.misplacedPod(b.Context(), source.Current(), req)
+				found, err := misplaced(b.Context(), p, source.Current(), req)
 				if err != nil || (len(found) > 0) != (n > 0) {
 					b.Fatal("what is missing is not found", err)
 				}

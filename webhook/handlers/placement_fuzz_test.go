@@ -22,14 +22,14 @@ func FuzzPlacement(f *testing.F) {
 	} {
 		f.Add([]byte(`{"metadata":{"name":"p","labels":{"a":"b"}},"spec":` + spec + `}`))
 	}
-	giver := &podHandler{by(testPlacer(), placements(everythingForPods()))}
+	giver := by(testPlacer(), placements(everythingForPods())).mutating(request.mutatePod)
 	f.Fuzz(func(t *testing.T, object []byte) {
 		var pod corev1.Pod
 		if v, err := review.Parse(object); err != nil || v.IsNull() || review.Unmarshal(object, &pod) != nil {
 			return // the API server sends pods
 		}
 		give := func(object []byte) []byte {
-			response, err := answer(t.Context(), mutating(giver.mutate), creating(string(object)))
+			response, err := answer(t.Context(), giver, creating(string(object)))
 			require.NoError(t, err)
 			if len(response.Patches) == 0 {
 				return object

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -89,10 +90,24 @@ func creating(object string) *review.Request {
 	return req
 }
 
-// placedBy applies what a judge answers to the object, as the API server does.
-func placedBy(t *testing.T, mutate func(context.Context, *review.Request) (jsonPatch, error), object string) string {
+// ofTemplates returns a handler of requests that are about templates of claims.
+func ofTemplates(handle Handler) Handler {
+	return func(ctx context.Context, req *review.Request) (Result, error) {
+		req.Resource.Resource = "resourceclaimtemplates"
+		return handle(ctx, req)
+	}
+}
+
+// misplaced returns what policies find about the pod that a request creates.
+func misplaced(ctx context.Context, r *reviewer, policies *policyset.Set, req *review.Request) ([]policy.Finding, error) {
+	found, err := request{r, req, policies}.misplacedPod(ctx)
+	return found, cmp.Or(req.Err(), err)
+}
+
+// placedBy applies what a handler answers to the object, as the API server does.
+func placedBy(t *testing.T, handle Handler, object string) string {
 	t.Helper()
-	response, err := answer(t.Context(), mutating(mutate), creating(object))
+	response, err := answer(t.Context(), handle, creating(object))
 	require.NoError(t, err)
 	require.True(t, response.Allowed)
 	require.Empty(t, response.Warnings)
@@ -109,7 +124,7 @@ func placedBy(t *testing.T, mutate func(context.Context, *review.Request) (jsonP
 }
 
 func TestPodsAreGivenWhatPoliciesHaveForThem(t *testing.T) {
-	giver := &podHandler{by(testPlacer(), placements(everythingForPods()))}
+	giver := by(testPlacer(), placements(everythingForPods())).mutating(request.mutatePod)
 	toleration := `{"key":"dedicated","operator":"Equal","value":"banana"}`
 	gpu := `{"key":"gpu","operator":"Exists"}`
 	required := `"requiredDuringSchedulingIgnoredDuringExecution"`
@@ -153,17 +168,17 @@ func TestPodsAreGivenWhatPoliciesHaveForThem(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, metadata := range []string{`{"name":"p"}`, `{"generateName":"p-"}`, `{}`} {
 				object := `{"metadata":` + metadata + `,"spec":` + tt.spec + `}`
-				once := placedBy(t, giver.mutate, object)
+				once := placedBy(t, giver, object)
 				require.JSONEq(t, `{"metadata":`+metadata+`,"spec":`+tt.want+`}`, once)
-				require.JSONEq(t, once, placedBy(t, giver.mutate, once), "D08 a second round changes nothing")
+				require.JSONEq(t, once, placedBy(t, giver, once), "D08 a second round changes nothing")
 			}
 		})
 	}
 }
 
 func TestPatchesTouchOnlyWhatIsDeclared(t *testing.T) {
-	giver := &podHandler{by(testPlacer(), placements(everythingForPods()))}
-	response, err := answer(t.Context(), mutating(giver.mutate), creating(`{"metadata":{"name":"p"},"spec":{"topologySpreadConstraints":[{}]}}`))
+	giver := by(testPlacer(), placements(everythingForPods())).mutating(request.mutatePod)
+	response, err := answer(t.Context(), giver, creating(`{"metadata":{"name":"p"},"spec":{"topologySpreadConstraints":[{}]}}`))
 	require.NoError(t, err)
 	declared := []string{tolerationsPointer, gatesPointer, selectorPointer, affinityPointer, spreadPointer}
 	for _, operation := range response.Patches {
@@ -180,9 +195,9 @@ func TestPatchesTouchOnlyWhatIsDeclared(t *testing.T) {
 }
 
 func TestAPatchForAnotherPodFails(t *testing.T) {
-	giver := &podHandler{by(testPlacer(), placements(everythingForPods()))}
+	giver := by(testPlacer(), placements(everythingForPods())).mutating(request.mutatePod)
 	object := `{"metadata":{"name":"p"},"spec":{"tolerations":[{"key":"x","operator":"Exists"}]}}`
-	response, err := answer(t.Context(), mutating(giver.mutate), creating(object))
+	response, err := answer(t.Context(), giver, creating(object))
 	require.NoError(t, err)
 	text, err := json.Marshal(response.Patches)
 	require.NoError(t, err)
@@ -200,12 +215,12 @@ func TestAPatchForAnotherPodFails(t *testing.T) {
 }
 
 func TestWhoIsGivenNothing(t *testing.T) {
-	giver := &podHandler{by(testPlacer(), placements(everythingForPods()))}
+	giver := by(testPlacer(), placements(everythingForPods())).mutating(request.mutatePod)
 	pod := `{"metadata":{"name":"p","annotations":{"kubernetes.io/config.mirror":"x"}},"spec":{"nodeName":"n1"}}`
 	given := func(change func(*review.Request)) bool {
 		req := creating(pod)
 		change(req)
-		response, err := answer(t.Context(), mutating(giver.mutate), req)
+		response, err := answer(t.Context(), giver, req)
 		require.NoError(t, err)
 		require.True(t, response.Allowed)
 		return len(response.Patches) > 0
@@ -221,10 +236,10 @@ func TestWhoIsGivenNothing(t *testing.T) {
 }
 
 func TestPodsOfADaemonSetAreNotSteered(t *testing.T) {
-	giver := &podHandler{by(testPlacer(), placements(everythingForPods()))}
+	giver := by(testPlacer(), placements(everythingForPods())).mutating(request.mutatePod)
 	req := creating(`{"metadata":{"name":"p"},"spec":{}}`)
 	req.UserInfo.Username = daemonSetControllers[0]
-	response, err := answer(t.Context(), mutating(giver.mutate), req)
+	response, err := answer(t.Context(), giver, req)
 	require.NoError(t, err)
 	text, err := json.Marshal(response.Patches)
 	require.NoError(t, err)
@@ -234,23 +249,23 @@ func TestPodsOfADaemonSetAreNotSteered(t *testing.T) {
 }
 
 func TestNothingIsGivenBlindly(t *testing.T) {
-	giver := &podHandler{by(testPlacer(), placing{})}
-	_, err := answer(t.Context(), mutating(giver.mutate), creating(`{}`))
+	giver := by(testPlacer(), placing{}).mutating(request.mutatePod)
+	_, err := answer(t.Context(), giver, creating(`{}`))
 	require.ErrorIs(t, err, errNoPolicies)
-	_, err = answer(t.Context(), mutating((&claimHandler{reviewer: by(testPlacer(), placing{})}).mutate), creating(`{}`))
+	_, err = answer(t.Context(), by(testPlacer(), placing{}).mutating(request.mutateClaim), creating(`{}`))
 	require.ErrorIs(t, err, errNoPolicies)
 
-	giver.Policies = placements(everythingForPods())
+	giver = by(testPlacer(), placements(everythingForPods())).mutating(request.mutatePod)
 	req := creating(`{}`)
 	req.Namespace = "unknown"
-	_, err = answer(t.Context(), mutating(giver.mutate), req)
+	_, err = answer(t.Context(), giver, req)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 
 	for _, broken := range []string{
 		`[]`, `{"metadata":[]}`, `{"metadata":{"labels":[]}}`, `{"metadata":{"name":1}}`, `{"spec":{"tolerations":{}}}`, `{"spec":{"nodeName":[]}}`,
 		`{"spec":{"affinity":[]}}`, `{"spec":{"tolerations":[],"tolerations":[]}}`, `{"spec":{"nodeSelector":[]}}`,
 	} {
-		_, err = answer(t.Context(), mutating(giver.mutate), creating(broken))
+		_, err = answer(t.Context(), giver, creating(broken))
 		require.ErrorAs(t, err, new(*badReviewError), broken)
 	}
 }
@@ -260,7 +275,7 @@ func TestPodsAreMatchedByWhatTheyRequest(t *testing.T) {
 	byResource.Spec.Match = v1alpha1.PlacementMatch{Resources: []string{"example.com/gpu"}}
 	byClass := givingPods("c", v1alpha1.PodPlacement{NodeSelector: map[string]string{"class": "true"}})
 	byClass.Spec.Match = v1alpha1.PlacementMatch{DeviceClasses: []string{"gpu.example.com"}}
-	giver := &podHandler{by(testPlacer("gpu.example.com"), placements(byResource, byClass))}
+	giver := by(testPlacer("gpu.example.com"), placements(byResource, byClass)).mutating(request.mutatePod)
 	tests := []struct{ name, spec, want string }{
 		{"nothing", `"containers":[{"resources":{"requests":{"cpu":"1"}}}]`, ``},
 		{"a container", `"containers":[{},{"resources":{"requests":{"cpu":1,"example.com/gpu":"1"}}}]`, `"nodeSelector":{"class":"true","gpu":"true"}`},
@@ -275,24 +290,17 @@ func TestPodsAreMatchedByWhatTheyRequest(t *testing.T) {
 			if tt.want != "" {
 				want += "," + tt.want
 			}
-			require.JSONEq(t, `{"spec":{`+want+`}}`, placedBy(t, giver.mutate, `{"spec":{`+tt.spec+`}}`))
+			require.JSONEq(t, `{"spec":{`+want+`}}`, placedBy(t, giver, `{"spec":{`+tt.spec+`}}`))
 		})
 	}
 	t.Run("a fault is no verdict", func(t *testing.T) {
-		broken := &podHandler{by(testPlacer(), placements(byClass))}
-		_, err := answer(t.Context(), mutating(broken.mutate), creating(`{"spec":{"resourceClaims":[{"name":"x"}]}}`))
+		broken := by(testPlacer(), placements(byClass)).mutating(request.mutatePod)
+		_, err := answer(t.Context(), broken, creating(`{"spec":{"resourceClaims":[{"name":"x"}]}}`))
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
-		_, err = answer(t.Context(), mutating(broken.mutate), creating(`{"spec":{"resourceClaims":{}}}`))
+		_, err = answer(t.Context(), broken, creating(`{"spec":{"resourceClaims":{}}}`))
 		require.ErrorAs(t, err, new(*badReviewError))
-		_, err = answer(t.Context(), mutating((&podHandler{by(testPlacer(), placements(byResource))}).mutate), creating(`{"spec":{"containers":{}}}`))
+		_, err = answer(t.Context(), by(testPlacer(), placements(byResource)).mutating(request.mutatePod), creating(`{"spec":{"containers":{}}}`))
 		require.ErrorAs(t, err, new(*badReviewError))
-	})
-	t.Run("where devices are not known of no pod uses a class", func(t *testing.T) {
-		blind := testPlacer()
-		blind.DeviceClasses = nil
-		response, err := answer(t.Context(), mutating((&podHandler{by(blind, placements(byClass))}).mutate), creating(`{"spec":{"resourceClaims":[{"name":"x"}]}}`))
-		require.NoError(t, err)
-		require.Empty(t, response.Patches)
 	})
 }
 
@@ -300,7 +308,7 @@ func TestPlacementIsValidated(t *testing.T) {
 	policies := placements(everythingForPods()).Current()
 	p := testPlacer()
 	find := func(object string) policy.Decision {
-		found, err := p.misplacedPod(t.Context(), policies, creating(object))
+		found, err := misplaced(t.Context(), p, policies, creating(object))
 		require.NoError(t, err)
 		return policy.Decide(found)
 	}
@@ -308,12 +316,12 @@ func TestPlacementIsValidated(t *testing.T) {
 	require.Equal(t, policy.Denied, decision.Verdict)
 	require.Equal(t, policy.PlacementContradicted, decision.Findings[0].Reason)
 
-	giver := &podHandler{by(p, placements(everythingForPods()))}
-	require.Empty(t, find(placedBy(t, giver.mutate, `{"metadata":{"name":"p"},"spec":{}}`)).Findings)
-	_, err := p.misplacedPod(t.Context(), policies, creating(`[]`))
+	giver := by(p, placements(everythingForPods())).mutating(request.mutatePod)
+	require.Empty(t, find(placedBy(t, giver, `{"metadata":{"name":"p"},"spec":{}}`)).Findings)
+	_, err := misplaced(t.Context(), p, policies, creating(`[]`))
 	require.ErrorAs(t, err, new(*badReviewError))
 
-	found, err := p.misplacedPod(t.Context(), policyset.None(), creating(`[]`))
+	found, err := misplaced(t.Context(), p, policyset.None(), creating(`[]`))
 	require.NoError(t, err)
 	require.Empty(t, found)
 }
@@ -328,7 +336,7 @@ func TestD07PatchesAreStable(t *testing.T) {
 	}
 	object := `{"metadata":{"name":"p"},"spec":{"nodeSelector":{"k":"v"},"topologySpreadConstraints":[{}]}}`
 	answer := func() string {
-		response, err := answer(t.Context(), mutating((&podHandler{by(testPlacer(), placements(policies...))}).mutate), creating(object))
+		response, err := answer(t.Context(), by(testPlacer(), placements(policies...)).mutating(request.mutatePod), creating(object))
 		require.NoError(t, err)
 		text, err := json.Marshal(response.Patches)
 		require.NoError(t, err)

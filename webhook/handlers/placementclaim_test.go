@@ -45,35 +45,35 @@ func TestClaimsAreGivenTolerations(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			claim := &claimHandler{reviewer: by(testPlacer(), placements(p))}
-			once := placedBy(t, claim.mutate, `{"metadata":{"name":"c"},"spec":`+tt.spec+`}`)
+			claim := by(testPlacer(), placements(p)).mutating(request.mutateClaim)
+			once := placedBy(t, claim, `{"metadata":{"name":"c"},"spec":`+tt.spec+`}`)
 			require.JSONEq(t, `{"metadata":{"name":"c"},"spec":`+tt.want+`}`, once)
-			require.JSONEq(t, once, placedBy(t, claim.mutate, once))
+			require.JSONEq(t, once, placedBy(t, claim, once))
 
-			template := &claimHandler{reviewer: by(testPlacer(), placements(p)), template: true}
-			once = placedBy(t, template.mutate, `{"metadata":{"name":"c"},"spec":{"metadata":{},"spec":`+tt.spec+`}}`)
+			template := ofTemplates(by(testPlacer(), placements(p)).mutating(request.mutateClaim))
+			once = placedBy(t, template, `{"metadata":{"name":"c"},"spec":{"metadata":{},"spec":`+tt.spec+`}}`)
 			require.JSONEq(t, `{"metadata":{"name":"c"},"spec":{"metadata":{},"spec":`+tt.want+`}}`, once)
-			require.JSONEq(t, once, placedBy(t, template.mutate, once))
+			require.JSONEq(t, once, placedBy(t, template, once))
 		})
 	}
 	t.Run("broken ones are no verdict", func(t *testing.T) {
 		for _, broken := range []string{
 			`[]`, `{"spec":[]}`, `{"metadata":{"labels":[]},"spec":{}}`, `{"metadata":[]}`, `{"spec":{"devices":[]}}`, `{"spec":{"devices":{"requests":{}}}}`,
 		} {
-			_, err := answer(t.Context(), mutating((&claimHandler{reviewer: by(testPlacer(), placements(p))}).mutate), creating(broken))
+			_, err := answer(t.Context(), by(testPlacer(), placements(p)).mutating(request.mutateClaim), creating(broken))
 			require.ErrorAs(t, err, new(*badReviewError), broken)
 		}
-		_, err := answer(t.Context(), mutating((&claimHandler{reviewer: by(testPlacer(), placements(p)), template: true}).mutate), creating(`{"spec":[]}`))
+		_, err := answer(t.Context(), ofTemplates(by(testPlacer(), placements(p)).mutating(request.mutateClaim)), creating(`{"spec":[]}`))
 		require.ErrorAs(t, err, new(*badReviewError))
 	})
 	t.Run("the labels of a template are those of its claims", func(t *testing.T) {
 		labelled := p
 		labelled.Spec.Match.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
-		template := &claimHandler{reviewer: by(testPlacer(), placements(labelled)), template: true}
+		template := ofTemplates(by(testPlacer(), placements(labelled)).mutating(request.mutateClaim))
 		spec := `"spec":{"devices":{"requests":[{"name":"a","exactly":{"deviceClassName":"gpu.example.com"}}]}}`
 		outside := `{"metadata":{"labels":{"a":"b"}},"spec":{"metadata":{},` + spec + `}}`
-		require.JSONEq(t, outside, placedBy(t, template.mutate, outside))
-		require.Contains(t, placedBy(t, template.mutate, `{"metadata":{},"spec":{"metadata":{"labels":{"a":"b"}},`+spec+`}}`), given)
+		require.JSONEq(t, outside, placedBy(t, template, outside))
+		require.Contains(t, placedBy(t, template, `{"metadata":{},"spec":{"metadata":{"labels":{"a":"b"}},`+spec+`}}`), given)
 	})
 }
 
@@ -87,16 +87,19 @@ func TestPlacementOfClaimsIsWarnedOf(t *testing.T) {
 	}
 	p, policies := testPlacer(), placements(given).Current()
 	object := `{"metadata":{"name":"c"},"spec":{"devices":{"requests":[{"name":"a","exactly":{"deviceClassName":"x"}}]}}}`
-	found, err := p.misplacedClaim(t.Context(), policies, creating(object), false)
+	found, err := request{p, creating(object), policies}.misplacedClaim(t.Context())
 	require.NoError(t, err)
 	decision := policy.Decide(found)
 	require.Equal(t, policy.Allowed, decision.Verdict)
 	require.Len(t, decision.Findings, 1)
 	require.Equal(t, "spec.devices.requests[0].exactly.tolerations", decision.Findings[0].Field)
 
-	found, err = p.misplacedClaim(t.Context(), policies, creating(placedBy(t, (&claimHandler{reviewer: by(p, placements(given))}).mutate, object)), false)
+	placed := placedBy(t, by(p, placements(given)).mutating(request.mutateClaim), object)
+	found, err = request{p, creating(placed), policies}.misplacedClaim(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, found)
-	_, err = p.misplacedClaim(t.Context(), policies, creating(`[]`), true)
-	require.ErrorAs(t, err, new(*badReviewError))
+	r := request{p, creating(`[]`), policies}
+	_, err = r.misplacedClaim(t.Context())
+	require.NoError(t, err)
+	require.ErrorAs(t, r.Err(), new(*badReviewError))
 }

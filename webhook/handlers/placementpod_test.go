@@ -17,9 +17,9 @@ func TestNobodyGetsByAGateWithALabelThatIsLeftOut(t *testing.T) {
 	})
 	queue.Spec.Match.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "no-system-pods", Expression: "object.metadata.labels['tier'] != 'system'"}}
 	source := placements(queue)
-	giver := &podHandler{by(testPlacer(), source)}
+	giver := by(testPlacer(), source).mutating(request.mutatePod)
 	verdict := func(object string) policy.Verdict {
-		found, err := testPlacer().misplacedPod(t.Context(), source.Current(), creating(object))
+		found, err := misplaced(t.Context(), testPlacer(), source.Current(), creating(object))
 		require.NoError(t, err)
 		return policy.Decide(found).Verdict
 	}
@@ -30,7 +30,7 @@ func TestNobodyGetsByAGateWithALabelThatIsLeftOut(t *testing.T) {
 		`{}`:                           `{"schedulingGates":[{"name":"example.com/queue"}]}`,
 	} {
 		bare := `{"metadata":` + metadata + `,"spec":{}}`
-		placed := placedBy(t, giver.mutate, bare)
+		placed := placedBy(t, giver, bare)
 		require.JSONEq(t, `{"metadata":`+metadata+`,"spec":`+want+`}`, placed)
 		require.Equal(t, policy.Allowed, verdict(placed))
 		require.Equal(t, want == `{}`, verdict(bare) == policy.Allowed, metadata)

@@ -12,43 +12,36 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
-// addedTolerations are the tolerations that an administrator's settings add to a pod by way of
-// admission plugins of the API server, which run before webhooks. They are no choice of the user
-// who creates the pod.
-type addedTolerations struct {
-	bySettings []corev1.Toleration
-	// forResources is added for the resources that the pod requests. A scheduler puts such a
-	// pod only on a node that has them; past the scheduler nothing does, because kubelets let
-	// in pods that request resources which their nodes do not have.
-	forResources []corev1.Toleration
-}
-
-// added returns the tolerations that are added to pod.
-func (r *reviewer) added(ctx context.Context, pod *podFields) (addedTolerations, error) {
+// added returns the tolerations that an administrator's settings add to a pod by way of admission
+// plugins of the API server, which run before webhooks. They are no choice of the user who creates
+// the pod. Those forResources are added for the resources that the pod requests. A scheduler puts
+// such a pod only on a node that has them; past the scheduler nothing does, because kubelets let
+// in pods that request resources which their nodes do not have.
+func (r request) added(ctx context.Context, pod *podFields) (bySettings, forResources []corev1.Toleration, err error) {
 	if len(pod.Spec.Tolerations) == 0 {
-		return addedTolerations{}, nil
+		return nil, nil, nil
 	}
-	var to addedTolerations
 	if class := pod.Spec.RuntimeClassName; class != nil {
 		ofClass, err := r.RuntimeClasses.Tolerations(ctx, *class)
 		if err != nil {
-			return addedTolerations{}, err
+			return nil, nil, err
 		}
-		to.bySettings = append(to.bySettings, ofClass...)
+		bySettings = slices.Clone(ofClass)
 	}
 	if r.PodTolerationRestriction {
 		// TP-03; of pods of every quality of service, because the plugin adds it to
 		// most and it is a small thing to have.
-		to.bySettings = append(to.bySettings, corev1.Toleration{
-			Key: corev1.TaintNodeMemoryPressure, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
-		})
+		bySettings = append(bySettings, noScheduleOf(corev1.TaintNodeMemoryPressure))
 	}
-	if !r.ExtendedResourceToleration {
-		return to, nil
+	if r.ExtendedResourceToleration {
+		forResources = extendedResourceTolerations(&r.Fields, pod)
 	}
-	var err error
-	to.forResources, err = extendedResourceTolerations(pod)
-	return to, err
+	return bySettings, forResources, nil
+}
+
+// noScheduleOf returns the toleration of the NoSchedule taints with a key.
+func noScheduleOf(key string) corev1.Toleration {
+	return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
 }
 
 // extendedResourceTolerations returns the tolerations that the plugin
@@ -56,24 +49,18 @@ func (r *reviewer) added(ctx context.Context, pod *podFields) (addedTolerations,
 // container requests (TP-16). It adds that for a request of zero too. Such a pod fits
 // on any node, so to request nothing would be a way to tolerate anything: it is left
 // out here, and judged like a toleration that a user writes.
-func extendedResourceTolerations(pod *podFields) ([]corev1.Toleration, error) {
-	var f review.Fields
+func extendedResourceTolerations(f *review.Fields, pod *podFields) []corev1.Toleration {
 	requested := map[string]bool{}
-	pod.requests(&f, false, func(name string, amount *quantity.Quantity) {
+	pod.requests(f, false, func(name string, amount *quantity.Quantity) {
 		if amount.Sign() > 0 && isExtendedResource(name) {
 			requested[name] = true
 		}
 	})
-	if err := f.Err(); err != nil {
-		return nil, err
-	}
 	tolerations := make([]corev1.Toleration, 0, len(requested))
 	for _, name := range slices.Sorted(maps.Keys(requested)) {
-		tolerations = append(tolerations, corev1.Toleration{
-			Key: name, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
-		})
+		tolerations = append(tolerations, noScheduleOf(name))
 	}
-	return tolerations, nil
+	return tolerations
 }
 
 // isExtendedResource reports whether a resource is one that neither Kubernetes

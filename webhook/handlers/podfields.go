@@ -16,20 +16,15 @@ import (
 // To read these and decode no others costs a tenth of decoding a pod, and nothing that a newer
 // API server adds to pods can matter.
 type podFields struct {
-	// Annotations has that of mirrors, and Spec has nodeName, hostNetwork, runtimeClassName,
-	// tolerations, schedulingGates, nodeSelector and affinity. All else is zero, but for what
-	// decodePlacedPod adds.
-	Annotations, Labels map[string]string
-	Name, GenerateName  string
-	Spec                corev1.PodSpec
+	// mirror says that it has the annotation of mirrors, and Spec has nodeName, hostNetwork,
+	// runtimeClassName, tolerations, schedulingGates, nodeSelector and affinity. All else is zero,
+	// but for what readPlacedPod adds.
+	mirror             bool
+	Labels             map[string]string
+	Name, GenerateName string
+	Spec               corev1.PodSpec
 
 	value, metadata, spec review.Value
-}
-
-func decodePod(v review.Value) (*podFields, error) {
-	var f review.Fields
-	p := readPod(&f, v)
-	return p, f.Err()
 }
 
 func readPod(f *review.Fields, v review.Value) *podFields {
@@ -44,9 +39,9 @@ func readPod(f *review.Fields, v review.Value) *podFields {
 	f.Into(&in.SchedulingGates, p.spec, "schedulingGates")
 	in.NodeSelector = f.Texts(p.spec, "nodeSelector")
 	f.Into(&in.Affinity, p.spec, "affinity")
-	if mirror := f.At(p.metadata, "annotations", corev1.MirrorPodAnnotationKey); !mirror.IsNull() {
-		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: f.Text(mirror)}
-	}
+	mirror := f.At(p.metadata, "annotations", corev1.MirrorPodAnnotationKey)
+	p.mirror = !mirror.IsNull()
+	_ = f.Text(mirror) // It is checked, as all fields are.
 	return p
 }
 
@@ -69,14 +64,13 @@ func readTolerations(f *review.Fields, v review.Value) []corev1.Toleration {
 	return all
 }
 
-// decodePlacedPod is decodePod with the fields that placement looks at: names, labels and spread.
-func decodePlacedPod(v review.Value) (*podFields, error) {
-	var f review.Fields
-	p := readPod(&f, v)
+// readPlacedPod is readPod with the fields that placement looks at: names, labels and spread.
+func readPlacedPod(f *review.Fields, v review.Value) *podFields {
+	p := readPod(f, v)
 	p.Name, p.GenerateName = f.Text(p.metadata, "name"), f.Text(p.metadata, "generateName")
 	p.Labels = f.Texts(p.metadata, "labels")
 	f.Into(&p.Spec.TopologySpreadConstraints, p.spec, "topologySpreadConstraints")
-	return p, f.Err()
+	return p
 }
 
 // requests yields the names and the amounts of the resources that the containers of the pod
@@ -136,22 +130,16 @@ type mark struct {
 	there                 bool
 }
 
-// markOf reads the annotation of an object; with template, that which the claims of a
+// markOf reads the annotation of the object of a request; that which the claims of a
 // ResourceClaimTemplate get.
-func markOf(v review.Value, template bool) (mark, error) {
-	var f review.Fields
-	m := readMark(&f, v, template)
-	return m, f.Err()
-}
-
-func readMark(f *review.Fields, v review.Value, template bool) mark {
+func (r request) markOf(v review.Value) mark {
 	m := mark{pointer: "/metadata"}
-	if template {
-		m.pointer, v = "/spec/metadata", f.At(v, "spec")
+	if r.ofTemplate() {
+		m.pointer, v = "/spec/metadata", r.At(v, "spec")
 	}
-	m.metadata = f.At(v, "metadata")
-	m.annotations = f.At(m.metadata, "annotations")
-	value := f.At(m.annotations, v1alpha1.AnnotationWindow)
-	m.there, m.value = value.Exists(), f.Text(value)
+	m.metadata = r.At(v, "metadata")
+	m.annotations = r.At(m.metadata, "annotations")
+	value := r.At(m.annotations, v1alpha1.AnnotationWindow)
+	m.there, m.value = value.Exists(), r.Text(value)
 	return m
 }

@@ -11,11 +11,8 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/placement"
-	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/policy/validation"
-	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // daemonSetControllers are the identities under which the DaemonSet controller
@@ -34,39 +31,27 @@ var (
 	nodeNamePath    = field.NewPath("spec", "nodeName")
 )
 
-// podHandler reviews the creation and the update of pods.
-//
-// A grant that looks at more than tolerations, such as the labels or the service account
-// of a pod or an expression over it, is asked when the tolerations are written. Later
-// writes that change only these are not judged, so such a grant is no more than a
-// narrower grant to the users who may write pods in the namespace.
-type podHandler struct{ *reviewer }
-
-// mutate adds to pods that are created the fields of PlacementPolicies, and in mode Window
+// mutatePod adds to pods that are created the fields of PlacementPolicies, and in mode Window
 // the tolerations of EvictionPolicies. Mirrors of static pods, which run as their kubelet has
 // them, stay as they are.
-func (h *podHandler) mutate(ctx context.Context, req *review.Request) (jsonPatch, error) {
-	policies, err := h.inForce()
-	if err != nil || req.Operation != admissionv1.Create {
+func (r request) mutatePod(ctx context.Context) (jsonPatch, error) {
+	if err := r.inForce(); err != nil || r.Operation != admissionv1.Create {
 		return nil, err
 	}
-	marked, err := markOf(req.New, false)
-	if err != nil || policies.Placement.Len() == 0 && !h.someWindows(policies, v1alpha1.TaintTargetNode) && !marked.there {
+	marked := r.markOf(r.New)
+	if r.policies.Placement.Len() == 0 && !r.someWindows(v1alpha1.TaintTargetNode) && !marked.there {
+		return nil, nil
+	}
+	pod := readPlacedPod(&r.Fields, r.New)
+	if r.isMirror(pod) {
+		return nil, nil
+	}
+	matching, err := r.placementOfPod(ctx, pod)
+	if err != nil {
 		return nil, err
 	}
-	pod, err := decodePlacedPod(req.New)
-	if err != nil || isMirror(req, pod) {
-		return nil, err
-	}
-	var additions placement.PodAdditions
-	if policies.Placement.Len() > 0 {
-		matching, err := h.placementOfPod(ctx, policies.Placement, req, pod)
-		if err != nil {
-			return nil, err
-		}
-		additions = matching.GivePod(pod.placement(req))
-	}
-	wanted, err := h.windowsOf(ctx, policies, req, v1alpha1.TaintTargetNode, pod.Labels)
+	additions := matching.GivePod(r.placed(pod))
+	wanted, err := r.windowsOf(ctx, v1alpha1.TaintTargetNode, pod.Labels)
 	if err != nil {
 		return nil, err
 	}
@@ -77,29 +62,31 @@ func (h *podHandler) mutate(ctx context.Context, req *review.Request) (jsonPatch
 	return podPatch(pod, &marked, &additions, windows), nil
 }
 
-// judge judges a pod that is created or updated.
-func (h *podHandler) judge(ctx context.Context, req *review.Request, policies *policyset.Set) ([]policy.Finding, []string, error) {
-	pod, old, err := decodeBoth(req, decodePod)
-	if err != nil {
-		return nil, nil, err
-	}
+// judgePod judges a pod that is created or updated.
+//
+// A grant that looks at more than tolerations, such as the labels or the service account
+// of a pod or an expression over it, is asked when the tolerations are written. Later
+// writes that change only these are not judged, so such a grant is no more than a
+// narrower grant to the users who may write pods in the namespace.
+func (r request) judgePod(ctx context.Context) ([]policy.Finding, []string, error) {
+	pod, old := readBoth(r, readPod)
 	before := tolerationsOf(old)
 	// The rules of Kubernetes itself (AV-23 to AV-28, SD-01 to SD-14).
 	errs := toleration.ValidateTolerations(pod.Spec.Tolerations, before, tolerationsPath)
 	switch {
-	case !h.SchedulingDirectives:
+	case !r.SchedulingDirectives:
 	case old == nil:
 		errs = append(errs, validation.ValidatePodCreate(&pod.Spec)...)
 	default:
 		errs = append(errs, validation.ValidatePodUpdate(&pod.Spec, &old.Spec)...)
 	}
 	found := findings(errs)
-	violations, err := h.byPolicies(ctx, policies, req, pod, old)
+	violations, err := r.podFindings(ctx, pod, old)
 	if err != nil {
 		return nil, nil, err
 	}
 	found = append(found, violations...)
-	if isMirror(req, pod) {
+	if r.isMirror(pod) {
 		for i := range found { // They deny and warn of nothing.
 			found[i].Actions = []v1alpha1.ValidationAction{v1alpha1.Audit}
 		}
@@ -107,14 +94,14 @@ func (h *podHandler) judge(ctx context.Context, req *review.Request, policies *p
 	}
 	var warnings []string
 	if old == nil {
-		misplaced, err := h.misplacedPod(ctx, policies, req)
+		misplaced, err := r.misplacedPod(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
 		found = append(found, misplaced...)
-		warnings = h.Spread.pod(req)
+		warnings = r.Spread.pod(r.New)
 	}
-	if h.IgnoreComparisonOperators {
+	if r.IgnoreComparisonOperators {
 		warnings = append(warnings, comparisonWarnings(pod.Spec.Tolerations, before, tolerationsPath)...)
 	}
 	return found, warnings, nil
@@ -127,32 +114,27 @@ func tolerationsOf(pod *podFields) []corev1.Toleration {
 	return pod.Spec.Tolerations
 }
 
-func (h *podHandler) byPolicies(ctx context.Context, policies *policyset.Set, req *review.Request, pod, old *podFields) ([]policy.Finding, error) {
-	var additions addedTolerations
+// podFindings returns the findings of TolerationPolicies and GatePolicies about a pod.
+func (r request) podFindings(ctx context.Context, pod, old *podFields) ([]policy.Finding, error) {
+	judged := &tolerationReview{request: r, subject: r.New, in: toleration.Input{
+		DefaultSeconds:          &r.DefaultSeconds,
+		FromDaemonSetController: r.fromDaemonSetController(),
+		HostNetwork:             pod.Spec.HostNetwork,
+	}}
 	var err error
-	if policies.Tolerations.Len() > 0 {
-		if additions, err = h.added(ctx, pod); err != nil {
+	if r.policies.Tolerations.Len() > 0 {
+		if judged.in.Added, judged.forResources, err = r.added(ctx, pod); err != nil {
 			return nil, err
 		}
-	}
-	judged := &tolerationReview{
-		reviewer: h.reviewer, set: policies.Tolerations, req: req, subject: req.New, forResources: additions.forResources,
-		in: toleration.Input{
-			DefaultSeconds:          &h.DefaultSeconds,
-			FromDaemonSetController: slices.Contains(daemonSetControllers, req.UserInfo.Username),
-			HostNetwork:             pod.Spec.HostNetwork,
-			Added:                   additions.bySettings,
-		},
 	}
 	var windows []v1alpha1.WindowToleration
 	var found []policy.Finding
 	if old == nil {
-		windows, found, err = h.windowsOfCreated(ctx, policies, req, v1alpha1.TaintTargetNode, false)
-	} else if found, err = markChanged(req); err == nil {
-		windows, err = h.keptWindows(req, old)
-	}
-	if err != nil {
-		return nil, err
+		if windows, found, err = r.windowsOfCreated(ctx, v1alpha1.TaintTargetNode); err != nil {
+			return nil, err
+		}
+	} else {
+		windows, found = r.keptWindows(old), r.markChanged()
 	}
 	judged.windows = podWindows.all(windows)
 	violations, err := judged.judge(ctx, toleration.Asked{Path: tolerationsPath, New: pod.Spec.Tolerations, Old: tolerationsOf(old)})
@@ -161,9 +143,9 @@ func (h *podHandler) byPolicies(ctx context.Context, policies *policyset.Set, re
 	}
 	found = append(found, violations...)
 	if old == nil {
-		return h.placedByUser(ctx, judged, pod, found)
+		return judged.placedByUser(ctx, pod, found)
 	}
-	found = append(found, policies.Gates.Judge(&req.UserInfo, &pod.Spec, &old.Spec).Findings...)
+	found = append(found, r.policies.Gates.Judge(&r.UserInfo, &pod.Spec, &old.Spec).Findings...)
 	if len(old.Spec.SchedulingGates) == 0 || len(pod.Spec.SchedulingGates) > 0 {
 		return found, nil
 	}
@@ -180,33 +162,31 @@ func (h *podHandler) byPolicies(ctx context.Context, policies *policyset.Set, re
 }
 
 // placedByUser appends the findings about a pod that is created on a node, past the scheduler.
-func (h *podHandler) placedByUser(ctx context.Context, judged *tolerationReview, pod *podFields, found []policy.Finding) ([]policy.Finding, error) {
-	if pod.Spec.NodeName == "" || h.isScheduler(judged.req) {
+func (r *tolerationReview) placedByUser(ctx context.Context, pod *podFields, found []policy.Finding) ([]policy.Finding, error) {
+	if pod.Spec.NodeName == "" || r.isScheduler() {
 		return found, nil
 	}
-	marked, err := markOf(judged.req.New, false)
-	if err != nil {
-		return nil, err
-	}
-	has := withoutWindows(pod.Spec.Tolerations, v1alpha1.ParseWindow(marked.value))
-	violations, err := judged.judgeNode(ctx, pod.Spec.NodeName, nodeNamePath, has)
+	has := withoutWindows(pod.Spec.Tolerations, v1alpha1.ParseWindow(r.markOf(r.New).value))
+	violations, err := r.judgeNode(ctx, pod.Spec.NodeName, nodeNamePath, has)
 	return append(found, violations...), err
 }
 
 // validatePodStatus judges the annotation of windows alone: by the status of a pod its
 // annotations can be written too.
-func validatePodStatus(_ context.Context, req *review.Request) (Result, error) {
-	found, err := markChanged(req)
-	return Result{Decision: policy.Decide(found)}, err
+func (r request) validatePodStatus(context.Context) (Result, error) {
+	return Result{Decision: policy.Decide(r.markChanged())}, nil
+}
+
+// fromDaemonSetController reports whether the request is of the DaemonSet controller.
+func (r request) fromDaemonSetController() bool {
+	return slices.Contains(daemonSetControllers, r.UserInfo.Username)
 }
 
 // isMirror reports whether the request is a kubelet's, about the mirror of a
 // static pod on its own node. That pod runs whether its mirror may exist or not,
 // so a denial would only hide it. The annotation alone proves nothing: anyone
 // can write it.
-func isMirror(req *review.Request, pod *podFields) bool {
-	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	node, isNode := strings.CutPrefix(req.UserInfo.Username, "system:node:")
-	return mirror && isNode && node != "" && node == pod.Spec.NodeName &&
-		slices.Contains(req.UserInfo.Groups, "system:nodes")
+func (r request) isMirror(pod *podFields) bool {
+	node, isNode := strings.CutPrefix(r.UserInfo.Username, "system:node:")
+	return pod.mirror && isNode && node != "" && node == pod.Spec.NodeName && slices.Contains(r.UserInfo.Groups, "system:nodes")
 }

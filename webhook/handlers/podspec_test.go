@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // What Tollgate does about a field of a pod. A field that says where a pod may run, or from which it
@@ -106,8 +108,9 @@ func TestB13EveryListOfContainersCounts(t *testing.T) {
 			continue
 		}
 		lists++
-		pod, err := decodePod(parsed(t, []byte(`{"spec":{"`+name+`":[{"name":"a"},{"name":"b","resources":{"requests":{"example.com/gpu":"1"}}}]}}`)))
-		require.NoError(t, err)
+		var fields review.Fields
+		pod := readPod(&fields, parsed(t, []byte(`{"spec":{"`+name+`":[{"name":"a"},{"name":"b","resources":{"requests":{"example.com/gpu":"1"}}}]}}`)))
+		require.NoError(t, fields.Err())
 		requested, err := pod.requested()
 		require.NoError(t, err)
 		// The API server refuses resources of ephemeral containers.

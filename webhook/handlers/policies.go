@@ -32,55 +32,51 @@ type own[T any] interface {
 // nil for no warnings. A write to an object that is on its way out, or beside its spec, is not
 // judged: a policy that became invalid with a change of versions must still be labelled, finalized
 // and deleted.
-func validateOwn[T any, P own[T]](spec func(P) any, validate func(P) field.ErrorList, warn func(P) []string) Handler {
-	return func(_ context.Context, req *review.Request) (Result, error) {
-		now, before, err := decodeBoth(req, decodeWhole[T])
-		if err != nil {
-			return Result{}, err
-		}
+func validateOwn[T any, P own[T]](r *reviewer, spec func(P) any, validate func(P) field.ErrorList, warn func(P) []string) Handler {
+	return r.handler(func(req request, _ context.Context) (Result, error) {
+		now, before := readBoth(req, readWhole[T])
 		object, old := P(now), P(before)
 		if old != nil && (object.GetDeletionTimestamp() != nil || equality.Semantic.DeepEqual(spec(object), spec(old))) {
 			return allowed(), nil
 		}
-		decision := policy.Decide(findings(validate(object)))
-		var warnings []string
-		if warn != nil && decision.Verdict == policy.Allowed {
-			warnings = warn(object)
+		result := decided(findings(validate(object)), nil, nil)
+		if warn != nil && result.Verdict == policy.Allowed {
+			result.Warnings = warn(object)
 		}
-		return decided(decision, warnings, nil), nil
-	}
+		return result, nil
+	})
 }
 
 // formerRelease is the annotation that released a breaker before EvictionApprovals did. It would
 // do nothing, and is refused.
 const formerRelease = "tollgate.dev/release-breaker"
 
-// decodeWhole decodes an object with all of its fields.
-func decodeWhole[T any](v review.Value) (*T, error) {
-	var f review.Fields
+// readWhole reads an object with all of its fields.
+func readWhole[T any](f *review.Fields, v review.Value) *T {
 	object := new(T)
 	f.Whole(object, v)
-	return object, f.Err()
+	return object
 }
 
 // validatingOwn returns the handlers of our own API but that of ResourceSlicePatches. They warn of
 // policies that are legal and probably not meant, and of the pods that registered taints evict by
 // a preview.
-func validatingOwn(preview *Preview) map[Resource]Handler {
+func (r *reviewer) validatingOwn() map[Resource]Handler {
 	return map[Resource]Handler{
-		tolerationPolicyKind: validateOwn(func(p *v1alpha1.TolerationPolicy) any { return p.Spec }, toleration.ValidatePolicy, toleration.Warnings),
-		placementPolicyKind: validateOwn(func(p *v1alpha1.PlacementPolicy) any { return p.Spec }, placement.ValidatePolicy, func(p *v1alpha1.PlacementPolicy) []string {
+		tolerationPolicyKind: validateOwn(r, func(p *v1alpha1.TolerationPolicy) any { return p.Spec }, toleration.ValidatePolicy, toleration.Warnings),
+		placementPolicyKind: validateOwn(r, func(p *v1alpha1.PlacementPolicy) any { return p.Spec }, placement.ValidatePolicy, func(p *v1alpha1.PlacementPolicy) []string {
 			warnings := placement.Warnings(p)
 			if _, taints := placement.Guard(p); taints != nil {
-				warnings = append(warnings, preview.registration(taints)...)
+				warnings = append(warnings, r.Preview.registration(taints)...)
 			}
 			return warnings
 		}),
-		taintPolicyKind: validateOwn(func(p *v1alpha1.TaintPolicy) any { return p.Spec }, taint.ValidatePolicy, func(p *v1alpha1.TaintPolicy) []string {
-			return append(taint.Warnings(p), preview.registration(p)...)
+		taintPolicyKind: validateOwn(r, func(p *v1alpha1.TaintPolicy) any { return p.Spec }, taint.ValidatePolicy, func(p *v1alpha1.TaintPolicy) []string {
+			return append(taint.Warnings(p), r.Preview.registration(p)...)
 		}),
-		gatePolicyKind: validateOwn(func(p *v1alpha1.GatePolicy) any { return p.Spec }, gate.ValidatePolicy, nil),
+		gatePolicyKind: validateOwn(r, func(p *v1alpha1.GatePolicy) any { return p.Spec }, gate.ValidatePolicy, nil),
 		evictionPolicyKind: validateOwn(
+			r,
 			func(p *v1alpha1.EvictionPolicy) any { return []any{p.Spec, p.Annotations[formerRelease]} },
 			func(p *v1alpha1.EvictionPolicy) field.ErrorList {
 				errs := eviction.ValidatePolicy(p)
@@ -90,7 +86,7 @@ func validatingOwn(preview *Preview) map[Resource]Handler {
 				}
 				return errs
 			}, nil),
-		approvalKind: validateOwn(func(a *v1alpha1.EvictionApproval) any { return a.Spec }, validateApproval, nil),
+		approvalKind: validateOwn(r, func(a *v1alpha1.EvictionApproval) any { return a.Spec }, validateApproval, nil),
 	}
 }
 

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
-	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/policy/validation"
@@ -119,22 +119,22 @@ type PatchSelection interface {
 
 // previewed is the result of a preview.
 type previewed struct {
-	findings []policy.Finding
+	// Verdict takes whether the request is allowed, so that a write which is refused does not
+	// count against others, and an approval is counted where it was of use.
+	preview.Verdict
+
 	warnings []string
-	// settled takes whether the request is allowed, so that a write which is refused does not
-	// count against others, and an approval is counted where it was of use; nil for nothing.
-	settled func(allowed bool)
 }
 
 // look returns the changes of a write for pods.
 type look func(view *preview.View, now time.Time) ([]tracker.Change, error)
 
 // node previews the write of a node's taints, which were old.
-func (p *Preview) node(ctx context.Context, req *review.Request, set *taint.Set, in taint.Input, name string, old, current []corev1.Taint) (previewed, error) {
+func (p *Preview) node(ctx context.Context, r request, in taint.Input, name string, old, current []corev1.Taint) (previewed, error) {
 	if !evictsAnew(old, current) {
 		return previewed{}, nil
 	}
-	return p.see(ctx, writeOf(req, tracker.SourceNode, name, set, in), func(view *preview.View, now time.Time) ([]tracker.Change, error) {
+	return p.see(ctx, r, tracker.Source{Kind: tracker.SourceNode, Name: name}, in, func(view *preview.View, now time.Time) ([]tracker.Change, error) {
 		return view.Node(tracker.Node{Name: name, Taints: old}, tracker.Node{Name: name, Taints: current}, now)
 	})
 }
@@ -155,11 +155,11 @@ func evictsAnew(old, current []corev1.Taint) bool {
 
 // rule previews the write of a DeviceTaintRule, which was old; nil when it is created.
 // Of a rule with the effect None it says what NoExecute would do.
-func (p *Preview) rule(ctx context.Context, req *review.Request, set *taint.Set, in taint.Input, old, current *resourcev1.DeviceTaintRuleSpec) (previewed, error) {
+func (p *Preview) rule(ctx context.Context, r request, in taint.Input, old, current *resourcev1.DeviceTaintRuleSpec) (previewed, error) {
 	if old != nil && equality.Semantic.DeepEqual(old, current) {
 		return previewed{}, nil
 	}
-	name := writtenName(req)
+	name := r.writtenName()
 	look := func(view *preview.View, now time.Time) ([]tracker.Change, error) {
 		return view.Rule(ruleOf(name, old), *ruleOf(name, current), now)
 	}
@@ -170,7 +170,7 @@ func (p *Preview) rule(ctx context.Context, req *review.Request, set *taint.Set,
 		current = &evicting
 		return p.none(tracker.SourceRule, "it", look), nil
 	case resourcev1.DeviceTaintEffectNoExecute:
-		return p.see(ctx, writeOf(req, tracker.SourceRule, name, set, in), look)
+		return p.see(ctx, r, tracker.Source{Kind: tracker.SourceRule, Name: name}, in, look)
 	case resourcev1.DeviceTaintEffectNoSchedule:
 	}
 	return previewed{}, nil
@@ -178,16 +178,8 @@ func (p *Preview) rule(ctx context.Context, req *review.Request, set *taint.Set,
 
 // writtenName returns the name of the object that is written. Where it is still to be generated, it
 // is one that nothing can have.
-func writtenName(req *review.Request) string {
-	if req.Name != "" {
-		return req.Name
-	}
-	var f review.Fields
-	name := f.Text(req.New, "metadata", "name")
-	if f.Err() != nil {
-		return unnamed
-	}
-	return cmp.Or(name, unnamed)
+func (r request) writtenName() string {
+	return cmp.Or(r.Name, r.Text(r.New, "metadata", "name"), unnamed)
 }
 
 // unnamed is no valid name.
@@ -227,12 +219,12 @@ func ruleOf(name string, spec *resourcev1.DeviceTaintRuleSpec) *tracker.Rule {
 }
 
 // slice previews the write of a ResourceSlice, which was old.
-func (p *Preview) slice(ctx context.Context, req *review.Request, set *taint.Set, in taint.Input, old, current *slice) (previewed, error) {
+func (p *Preview) slice(ctx context.Context, r request, in taint.Input, old, current *slice) (previewed, error) {
 	if !tainted(current.devices) {
 		return previewed{}, nil
 	}
-	return p.see(ctx, writeOf(req, tracker.SourceSlice, req.Name, set, in), func(view *preview.View, now time.Time) ([]tracker.Change, error) {
-		return view.Slice(*old.published(req.Name), *current.published(req.Name), now)
+	return p.see(ctx, r, tracker.Source{Kind: tracker.SourceSlice, Name: r.Name}, in, func(view *preview.View, now time.Time) ([]tracker.Change, error) {
+		return view.Slice(*old.published(r.Name), *current.published(r.Name), now)
 	})
 }
 
@@ -279,41 +271,34 @@ func keepsEvicting(object *v1alpha1.TaintPolicy) bool {
 	return false
 }
 
-// writeOf returns the write of a request, as limits see it.
-func writeOf(req *review.Request, kind tracker.SourceKind, name string, set *taint.Set, in taint.Input) *preview.Write {
-	return &preview.Write{
-		Carrier: tracker.Source{Kind: kind, Name: name}, Set: set, Input: in, DryRun: isDryRun(req),
-		Unproven: req.Unproven,
-	}
-}
-
 // see previews a write that has a NoExecute taint.
-func (p *Preview) see(ctx context.Context, w *preview.Write, look look) (previewed, error) {
+func (p *Preview) see(ctx context.Context, r request, carrier tracker.Source, in taint.Input, look look) (previewed, error) {
+	w := &preview.Write{
+		Carrier: carrier, Set: r.policies.Taints, Input: in, DryRun: ptr.Deref(r.DryRun, false), Unproven: r.Unproven,
+	}
 	if p == nil {
-		return previewed{}, w.Fault(ctx, unfollowed(w.Carrier.Kind))
+		return previewed{}, w.Fault(ctx, unfollowed(carrier.Kind))
 	}
 	now := p.Clock.Now()
 	changes, err := look(p.View, now)
-	if reason := unavailable(w.Carrier.Kind, err); reason != nil {
+	if reason := unavailable(carrier.Kind, err); reason != nil {
 		return previewed{warnings: []string{reason.warning}}, w.Fault(ctx, reason)
 	}
 	if err != nil {
 		return previewed{}, fmt.Errorf("foretell what happens to pods: %w", err)
 	}
 	f := p.View.Forecast(now, changes)
-	p.Metrics.observe(string(w.Carrier.Kind), &f)
+	p.Metrics.observe(string(carrier.Kind), &f)
 	verdict, err := p.Limits.Judge(ctx, w, changes, now)
 	if err != nil {
 		return previewed{}, err
 	}
-	seen := previewed{findings: verdict.Findings, warnings: verdict.Beyond, settled: verdict.Settle}
-	if text := p.sentence(w.Carrier, &f); text != "" {
+	seen := previewed{verdict, verdict.Beyond}
+	if text := p.sentence(carrier, &f); text != "" {
 		seen.warnings = append([]string{text}, seen.warnings...)
 	}
 	return seen, nil
 }
-
-func isDryRun(req *review.Request) bool { return req.DryRun != nil && *req.DryRun }
 
 // askingTime is how long devices are asked about: the rest of a review's time is for the
 // answer.
@@ -321,9 +306,9 @@ const askingTime = time.Second
 
 // patch previews the write of a ResourceSlicePatch. Of one whose taints evict no pod it says
 // what those with the effect None would do.
-func (p *Preview) patch(ctx context.Context, req *review.Request, set *taint.Set, in taint.Input, w *patchWrite) (previewed, error) {
+func (p *Preview) patch(ctx context.Context, r request, in taint.Input, w *patchWrite) (previewed, error) {
 	if writes(in.Writes, resourcev1.DeviceTaintEffectNoExecute) {
-		return p.see(ctx, writeOf(req, tracker.SourcePatch, w.name, set, in), func(_ *preview.View, now time.Time) ([]tracker.Change, error) {
+		return p.see(ctx, r, tracker.Source{Kind: tracker.SourcePatch, Name: w.name}, in, func(_ *preview.View, now time.Time) ([]tracker.Change, error) {
 			return p.patched(ctx, w, w.dated(now), now)
 		})
 	}

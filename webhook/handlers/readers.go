@@ -12,8 +12,9 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -178,37 +179,33 @@ func (l *live) claimTemplate(ctx context.Context, namespace, name string) ([]res
 	return template.Spec.Spec.Devices.Requests, err
 }
 
-// podGroupTemplates returns, by the name of each claim that a PodGroup asks for, the
-// template it is made from. The API of groups has several versions, and apiVersion says which
-// is served (VS-08).
-func (l *live) podGroupTemplates(ctx context.Context, namespace, apiVersion, name string, uid types.UID) (map[string]string, error) {
-	version, err := schema.ParseGroupVersion(apiVersion)
-	if err != nil {
-		return nil, fmt.Errorf("parse apiVersion of PodGroup: %w", err)
+// claimsOf returns the claims that a pod, or a PodGroup, asks for, whose claims have the fields of
+// those of pods; none when it does not exist. The API of groups has several versions, and the
+// reference says which is served (VS-08).
+func (l *live) claimsOf(ctx context.Context, namespace string, owner *metav1.OwnerReference) ([]corev1.PodResourceClaim, error) {
+	if isPod(owner) {
+		pod, err := l.pod(ctx, namespace, owner.Name)
+		if err != nil || pod == nil || pod.UID != owner.UID {
+			return nil, err
+		}
+		return pod.Spec.ResourceClaims, nil
 	}
-	var group unstructured.Unstructured
-	group.SetGroupVersionKind(version.WithKind("PodGroup"))
-	found, err := l.read(ctx, namespace, name, &group)
-	if err != nil || !found || group.GetUID() != uid {
+	var object unstructured.Unstructured
+	object.SetAPIVersion(owner.APIVersion)
+	object.SetKind(owner.Kind)
+	found, err := l.read(ctx, namespace, owner.Name, &object)
+	if err != nil || !found || object.GetUID() != owner.UID {
 		return nil, err
 	}
-	claims, _, err := unstructured.NestedSlice(group.Object, "spec", "resourceClaims")
-	if err != nil {
-		return nil, fmt.Errorf("read the claims of PodGroup %s/%s: %w", namespace, name, err)
+	var group struct {
+		Spec struct {
+			ResourceClaims []corev1.PodResourceClaim `json:"resourceClaims"`
+		} `json:"spec"`
 	}
-	templates := make(map[string]string, len(claims))
-	for _, claim := range claims {
-		fields, ok := claim.(map[string]any)
-		if !ok {
-			continue
-		}
-		claimName, _, _ := unstructured.NestedString(fields, "name")
-		template, _, _ := unstructured.NestedString(fields, "resourceClaimTemplateName")
-		if template != "" {
-			templates[claimName] = template
-		}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &group); err != nil {
+		return nil, fmt.Errorf("read the claims of PodGroup %s/%s: %w", namespace, owner.Name, err)
 	}
-	return templates, nil
+	return group.Spec.ResourceClaims, nil
 }
 
 // liveNodes reads the taints of nodes from the API server, so that a taint that was just

@@ -31,40 +31,28 @@ type deviceTaints interface {
 // errDevicesUnknown is why nothing can be decided right after the start.
 var errDevicesUnknown = errors.New("the devices have not been read yet")
 
-// reservationHandler refuses to let more pods use an allocated claim while one of its
+// validateReservation refuses to let more pods use an allocated claim while one of its
 // devices has a taint that the claim does not tolerate. The scheduler judges taints
 // when it allocates; KEP-5055 promises the same for a claim that is allocated
 // already, where it does not.
 //
 // A claim that is reserved for a PodGroup gains no consumer when another pod of the
 // group comes to use it (VS-09): nothing is written that could be refused, so such
-// pods are not judged here. The evictor looks at each of them.
-type reservationHandler struct{ *reviewer }
-
-// validate implements Handler. A write that allocates the claim, or that only takes consumers
-// away, is not judged.
-func (h *reservationHandler) validate(_ context.Context, req *review.Request) (Result, error) {
-	if h.DeviceTaints == nil { // Device taints are not followed.
+// pods are not judged here. The evictor looks at each of them. Neither is a write that allocates
+// the claim, or that only takes consumers away.
+func (r request) validateReservation(context.Context) (Result, error) {
+	if r.DeviceTaints == nil || r.At(r.Old, "status", "allocation").IsNull() { // Device taints are not followed, or nothing is allocated.
 		return allowed(), nil
 	}
-	var f review.Fields
-	if f.At(req.Old, "status", "allocation").IsNull() {
-		return allowed(), f.Err()
+	gained := r.gainedConsumers()
+	if len(gained) == 0 {
+		return allowed(), nil
 	}
-	gained := gainedConsumers(&f, req)
-	if err := f.Err(); err != nil || len(gained) == 0 {
-		return allowed(), err
-	}
-	allocated, err := decodeAllocation(req.Old)
-	if err != nil {
-		return Result{}, err
-	}
-	now := h.ServerClock.Now()
-	obstacles, known := h.DeviceTaints.Untolerated(allocated, now)
+	obstacles, known := r.DeviceTaints.Untolerated(r.allocation(), r.ServerClock.Now())
 	if !known {
 		return Result{}, errDevicesUnknown
 	}
-	return decided(policy.Decide(reservationFindings(gained, obstacles)), nil, nil), nil
+	return decided(reservationFindings(gained, obstacles), nil, nil), nil
 }
 
 // consumer is a new consumer of a claim, and its index in status.reservedFor.
@@ -75,10 +63,10 @@ type consumer struct {
 
 // gainedConsumers returns the consumers that the claim did not have. Only the UID
 // tells them apart (DE-06).
-func gainedConsumers(f *review.Fields, req *review.Request) []consumer {
+func (r request) gainedConsumers() []consumer {
 	var now, before []resourcev1.ResourceClaimConsumerReference
-	f.IntoWithin(maxStatusElements, &now, req.New, "status", "reservedFor")
-	f.IntoWithin(maxStatusElements, &before, req.Old, "status", "reservedFor")
+	r.IntoWithin(maxStatusElements, &now, r.New, "status", "reservedFor")
+	r.IntoWithin(maxStatusElements, &before, r.Old, "status", "reservedFor")
 	had := make(map[types.UID]struct{}, len(before))
 	for i := range before {
 		had[before[i].UID] = struct{}{}
@@ -92,13 +80,13 @@ func gainedConsumers(f *review.Fields, req *review.Request) []consumer {
 	return gained
 }
 
-func decodeAllocation(claim review.Value) ([]tracker.AllocatedDevice, error) {
-	var f review.Fields
+// allocation returns the devices that the claim has.
+func (r request) allocation() []tracker.AllocatedDevice {
 	var requests []resourcev1.DeviceRequest
 	var results []resourcev1.DeviceRequestAllocationResult
-	f.IntoWithin(maxRequestElements, &requests, claim, "spec", "devices", "requests")
-	f.IntoWithin(maxStatusElements, &results, claim, "status", "allocation", "devices", "results")
-	return tracker.AllocatedDevices(requests, results), f.Err()
+	r.IntoWithin(maxRequestElements, &requests, r.Old, "spec", "devices", "requests")
+	r.IntoWithin(maxStatusElements, &results, r.Old, "status", "allocation", "devices", "results")
+	return tracker.AllocatedDevices(requests, results)
 }
 
 // reservationFindings returns the obstacles of the consumers as findings. The obstacles are the

@@ -46,8 +46,8 @@ type Result struct {
 func allowed() Result { return Result{Decision: policy.Decision{Verdict: policy.Allowed}} }
 
 // decided is the result of a validating handler that looked at policies; nil for none.
-func decided(decision policy.Decision, warnings []string, policies *policyset.Set) Result {
-	result := Result{Decision: decision, Warnings: warnings}
+func decided(found []policy.Finding, warnings []string, policies *policyset.Set) Result {
+	result := Result{Decision: policy.Decide(found), Warnings: warnings}
 	if policies != nil {
 		result.PolicyVersion = policies.Version
 	}

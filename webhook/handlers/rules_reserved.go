@@ -137,9 +137,8 @@ func isCollected(username string, now, old *ruleMetadata) bool {
 	return now == nil && slices.Contains(collectors, username) && old.Labels.Patch != nil
 }
 
-func decodeRuleMetadata(v review.Value) (*ruleMetadata, error) {
-	var f review.Fields
+func readRuleMetadata(f *review.Fields, v review.Value) *ruleMetadata {
 	metadata := &ruleMetadata{}
 	f.Into(metadata, v, "metadata")
-	return metadata, f.Err()
+	return metadata
 }

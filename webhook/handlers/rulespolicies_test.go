@@ -61,8 +61,8 @@ func TestWritesOfRulesAreGoverned(t *testing.T) {
 	policies[0].Spec.Limits = &v1alpha1.TaintLimits{RequireSelector: true}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			j := &ruleHandler{governedBy(policies...)}
-			requireReason(t, tt.reason, judged(t, j.validate, asUser(tt.review, tt.user[0], tt.user[1:]...)))
+			j := governedBy(policies...)
+			requireReason(t, tt.reason, judged(t, j.handler(request.validateRule), asUser(tt.review, tt.user[0], tt.user[1:]...)))
 		})
 	}
 }
@@ -70,7 +70,7 @@ func TestWritesOfRulesAreGoverned(t *testing.T) {
 func TestNothingIsStampedOnARuleThatIsDeleted(t *testing.T) {
 	review := deviceReview(t, "devicetaintrules", "v1", "null", ruleJSON("null", "k", "None"))
 	review.Request.Operation = admissionv1.Delete
-	require.Empty(t, judged(t, mutating((&ruleHandler{governedBy()}).mutate), review).Patches)
+	require.Empty(t, judged(t, governedBy().mutating(request.mutateRule), review).Patches)
 }
 
 func TestWritesOfSlicesAreGovernedWhereTheyAreNotTheDrivers(t *testing.T) {
@@ -97,10 +97,10 @@ func TestWritesOfSlicesAreGovernedWhereTheyAreNotTheDrivers(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			j := &sliceHandler{governedBy(taintPolicies()...)}
+			j := governedBy(taintPolicies()...)
 			review := deviceReview(t, "resourceslices", "v1", tt.now, tt.old)
 			review.Request.UserInfo = tt.user
-			requireReason(t, tt.reason, judged(t, j.validate, review))
+			requireReason(t, tt.reason, judged(t, j.handler(request.validateSlice), review))
 		})
 	}
 }
@@ -137,7 +137,7 @@ func TestC24ADriverIsNotTheDriverOfAPoolOfAnotherNode(t *testing.T) {
 			}
 			review := deviceReview(t, "resourceslices", "v1", slice(tt.name, tt.node, tt.pool), "")
 			review.Request.UserInfo, review.Request.Name = tt.user, tt.name
-			requireReason(t, tt.reason, judged(t, (&sliceHandler{b.reviewer()}).validate, review))
+			requireReason(t, tt.reason, judged(t, b.reviewer().handler(request.validateSlice), review))
 		})
 	}
 }

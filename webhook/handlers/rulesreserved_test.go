@@ -36,17 +36,17 @@ func TestOnlyTollgateMarksRulesAsItsOwn(t *testing.T) {
 		"bob leaves one as it is":                   {"bob", owned, owned, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := &ruleHandler{governedBy(taintPolicies()...)}
+			j := governedBy(taintPolicies()...)
 			review := asUser(deviceReview(t, "devicetaintrules", "v1", tt.now, tt.old), tt.who)
-			requireReason(t, tt.reason, judged(t, j.validate, review))
+			requireReason(t, tt.reason, judged(t, j.handler(request.validateRule), review))
 		})
 	}
 	require.Equal(t, devicetaints.Label, twinLabel)
 	t.Run("one is deleted by whoever may", func(t *testing.T) {
 		review := deviceReview(t, "devicetaintrules", "v1", "null", owned)
 		review.Request.Operation = admissionv1.Delete
-		j := &ruleHandler{governedBy(taintPolicies()...)}
-		requireReason(t, "", judged(t, j.validate, asUser(review, "bob")))
+		j := governedBy(taintPolicies()...)
+		requireReason(t, "", judged(t, j.handler(request.validateRule), asUser(review, "bob")))
 	})
 }
 
@@ -96,14 +96,14 @@ func TestOnlyTollgateMarksRulesAsThoseOfPatches(t *testing.T) {
 	} {
 		for _, version := range []string{"v1", "v1alpha3"} {
 			t.Run(name+" in "+version, func(t *testing.T) {
-				j := &ruleHandler{governedBy(taintPolicies()...)}
-				requireReason(t, tt.reason, judged(t, j.validate, asUser(deviceReview(t, "devicetaintrules", version, tt.now, tt.old), tt.who)))
+				j := governedBy(taintPolicies()...)
+				requireReason(t, tt.reason, judged(t, j.handler(request.validateRule), asUser(deviceReview(t, "devicetaintrules", version, tt.now, tt.old), tt.who)))
 			})
 		}
 	}
 	t.Run("each mark that changes is named", func(t *testing.T) {
-		j := &ruleHandler{governedBy()}
-		response := judged(t, j.validate, asUser(deviceReview(t, "devicetaintrules", "v1", written, plain), "bob"))
+		j := governedBy()
+		response := judged(t, j.handler(request.validateRule), asUser(deviceReview(t, "devicetaintrules", "v1", written, plain), "bob"))
 		require.False(t, response.Allowed)
 		require.Equal(t, "metadata.annotations[tollgate.dev/patch-effect] (NoExecute): says which effect a rule that was written out for a ResourceSlicePatch has for Tollgate; "+
 			"leave the annotation as it is, and write the effect into the ResourceSlicePatch; "+
@@ -127,8 +127,8 @@ func TestTheGarbageCollectorDeletesRulesOfPatchesThatAreGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			review := asUser(deviceReview(t, "devicetaintrules", "v1", "null", tt.old), tt.who)
 			review.Request.Operation = admissionv1.Delete
-			j := &ruleHandler{governedBy(taintPolicies()...)}
-			requireReason(t, tt.reason, judged(t, j.validate, review))
+			j := governedBy(taintPolicies()...)
+			requireReason(t, tt.reason, judged(t, j.handler(request.validateRule), review))
 		})
 	}
 }

@@ -73,8 +73,9 @@ func TestDevicesAreFoundAsADecoderFindsThem(t *testing.T) {
 		raw := marshal(t, bigSlice(n))
 		want, err := decodedWhole(raw)
 		require.NoError(t, err)
-		got, err := decodeSlice(parsed(t, raw))
-		require.NoError(t, err)
+		var fields review.Fields
+		got := readSlice(&fields, parsed(t, raw))
+		require.NoError(t, fields.Err())
 		require.Equal(t, want, got.devices)
 	}
 }
@@ -93,11 +94,9 @@ func FuzzSliceDevices(f *testing.F) {
 		if err != nil || len(raw) > 10_000 {
 			return // it is no part of a review
 		}
-		got, err := decodeSlice(v)
-		if err != nil {
-			var bad *badReviewError
-			require.ErrorAs(t, err, &bad)
-		}
+		var fields review.Fields
+		got := readSlice(&fields, v)
+		err = fields.Err()
 		want, wantErr := decodedWhole(raw)
 		require.Equal(t, wantErr == nil, err == nil, "%v, a decoder says %v", err, wantErr)
 		if err == nil {

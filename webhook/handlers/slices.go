@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/policy/validation"
@@ -30,8 +29,7 @@ type slice struct {
 	devices []validation.Device
 }
 
-func decodeSlice(v review.Value) (slice, error) {
-	var f review.Fields
+func readSlice(f *review.Fields, v review.Value) slice {
 	spec := f.At(v, "spec")
 	s := slice{origin: tracker.Slice{Driver: f.Text(spec, "driver"), Node: f.Text(spec, "nodeName"), Pool: f.Text(spec, "pool", "name")}}
 	f.Into(&s.origin.Generation, spec, "pool", "generation")
@@ -40,13 +38,14 @@ func decodeSlice(v review.Value) (slice, error) {
 		taints := f.At(item, "taints")
 		values += taints.Size()
 		if i == maxSliceDevices || values > maxTaintElements {
-			return s, &review.BadError{Err: fmt.Errorf("decode spec.devices: there are more than %d, or more than %d values in their taints", maxSliceDevices, maxTaintElements)}
+			f.Fail(f.At(spec, "devices"), fmt.Errorf("there are more than %d, or more than %d values in their taints", maxSliceDevices, maxTaintElements))
+			return s
 		}
 		device := validation.Device{Name: f.Text(item, "name")}
 		f.IntoWithin(maxTaintElements, &device.Taints, taints)
 		s.devices = append(s.devices, device)
 	}
-	return s, f.Err()
+	return s
 }
 
 // published returns the slice as the tracker has it.
@@ -59,21 +58,11 @@ func (s *slice) published(name string) *tracker.Slice {
 	return &out
 }
 
-// sliceHandler reviews the taints of ResourceSlices, as they stand in the slice that is
-// written. The removal of a whole slice is not judged: that it is deleted, or that another one
-// of its pool is written with a later generation, which makes it void. Its devices go with their
-// taints. A user who may write slices of others could let the devices come back without: RBAC
-// prevents that.
-type sliceHandler struct{ *reviewer }
-
-// mutate writes into the taints of ResourceSlices since when they count. Tests of the device's
+// mutateSlice writes into the taints of ResourceSlices since when they count. Tests of the device's
 // name and of the taint's key keep a time from another taint than it is for.
-func (h *sliceHandler) mutate(_ context.Context, req *review.Request) (jsonPatch, error) {
-	current, old, err := decodeBoth(req, decodeSlice)
-	if err != nil {
-		return nil, err
-	}
-	stamps := validation.StampSlice(current.devices, old.devices, h.ServerClock.Now())
+func (r request) mutateSlice(context.Context) (jsonPatch, error) {
+	current, old := readBoth(r, readSlice)
+	stamps := validation.StampSlice(current.devices, old.devices, r.ServerClock.Now())
 	out := make(jsonPatch, 0, 3*len(stamps))
 	named := -1
 	for _, stamp := range stamps {
@@ -92,26 +81,29 @@ func (h *sliceHandler) mutate(_ context.Context, req *review.Request) (jsonPatch
 	return out, nil
 }
 
-// validate implements Handler.
-func (h *sliceHandler) validate(ctx context.Context, req *review.Request) (Result, error) {
-	current, old, err := decodeBoth(req, decodeSlice)
-	if err != nil {
-		return Result{}, err
-	}
+// validateSlice judges the taints of ResourceSlices, as they stand in the slice that is
+// written. The removal of a whole slice is not judged: that it is deleted, or that another one
+// of its pool is written with a later generation, which makes it void. Its devices go with their
+// taints. A user who may write slices of others could let the devices come back without: RBAC
+// prevents that.
+func (r request) validateSlice(ctx context.Context) (Result, error) {
+	current, old := readBoth(r, readSlice)
 	found := findings(validation.ValidateSlice(current.devices, old.devices))
-	warnings := validation.SliceWarnings(current.devices, old.devices, h.ServerClock.Now())
-	if h.isSelf(req) {
-		return decided(policy.Decide(found), warnings, nil), nil
+	warnings := validation.SliceWarnings(current.devices, old.devices, r.ServerClock.Now())
+	if r.isSelf() {
+		return decided(found, warnings, nil), nil
 	}
-	policies, writes := &policyset.Set{}, []taint.Write(nil) // none for a driver
-	if !taint.PublishesSlice(&req.UserInfo, current.origin.Node) || h.Preview.poolOfOthers(current.published(req.Name)) {
-		if policies, err = h.inForce(); err != nil {
+	var writes []taint.Write
+	if !taint.PublishesSlice(&r.UserInfo, current.origin.Node) || r.Preview.poolOfOthers(current.published(r.Name)) {
+		if err := r.inForce(); err != nil {
 			return Result{}, err
 		}
 		writes = taint.SliceWrites(current.origin.Driver, current.devices, old.devices)
+	} else {
+		r.policies = &policyset.Set{} // none for a driver
 	}
-	in := h.taintInput(req, writes)
-	return enforce(ctx, policies, in, found, warnings, func() (previewed, error) {
-		return h.Preview.slice(ctx, req, policies.Taints, in, &old, &current)
+	in := r.taintInput(writes)
+	return r.enforce(ctx, in, found, warnings, func() (previewed, error) {
+		return r.Preview.slice(ctx, r, in, &old, &current)
 	})
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/placement"
-	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/spread"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/webhook/review"
@@ -73,49 +72,55 @@ func (s *Spread) concerns(pod review.Value) bool {
 
 // pod returns the warnings about a pod that is created. Where a controller made it from
 // a template, the author of that was warned.
-func (s *Spread) pod(req *review.Request) []string {
-	if !s.concerns(req.New) || hasController(req.New) {
+func (s *Spread) pod(pod review.Value) []string {
+	if !s.concerns(pod) || hasController(pod) {
 		return nil
 	}
-	pod, err := decodePlacedPod(req.New)
-	if err != nil {
+	return s.warnings(placedPodWithin(pod), field.NewPath("spec"), unknownSize)
+}
+
+// placedPodWithin is readPlacedPod for a warning, which does not need a pod that decodes: it is nil
+// otherwise.
+func placedPodWithin(v review.Value) *podFields {
+	var f review.Fields
+	pod := readPlacedPod(&f, v)
+	if f.Err() != nil {
 		return nil
 	}
-	return s.warnings(pod, field.NewPath("spec"), unknownSize)
+	return pod
 }
 
 // template returns the warnings about a template that is written, with what
 // PlacementPolicies give to its pods.
-func (s *Spread) template(ctx context.Context, placer *reviewer, policies *policyset.Set, req *review.Request, written, old *podFields, path *field.Path) []string {
-	if !s.concerns(written.value) || hasController(req.New) {
+func (s *Spread) template(ctx context.Context, r request, written, old *podFields, path *field.Path) []string {
+	if !s.concerns(written.value) || hasController(r.New) {
 		return nil
 	}
-	pod, err := decodePlacedPod(written.value)
-	if err != nil || old != nil && !spreadsOtherwise(pod, old) {
+	pod := placedPodWithin(written.value)
+	if pod == nil || old != nil && !spreadsOtherwise(pod, old) {
 		return nil
 	}
-	if policies.Placement.Len() > 0 {
-		matching, err := placer.placementOfPod(ctx, policies.Placement, req, pod)
-		if err != nil {
-			return nil
-		}
-		additions := matching.GivePod(placement.Pod{Spec: &pod.Spec})
-		additions.Apply(&pod.Spec)
+	matching, err := r.placementOfPod(ctx, pod)
+	if err != nil {
+		return nil
 	}
-	return s.warnings(pod, path, sizeOf(req.New))
+	additions := matching.GivePod(placement.Pod{Spec: &pod.Spec})
+	additions.Apply(&pod.Spec)
+	return s.warnings(pod, path, sizeOf(r.New))
 }
 
 // spreadsOtherwise reports whether any field that spread depends on differs from the former
 // template.
 func spreadsOtherwise(pod, old *podFields) bool {
-	was, err := decodePlacedPod(old.value)
-	return err != nil || !equality.Semantic.DeepEqual(was.Spec, pod.Spec) || !equality.Semantic.DeepEqual(was.Labels, pod.Labels)
+	was := placedPodWithin(old.value)
+	return was == nil || !equality.Semantic.DeepEqual(was.Spec, pod.Spec) || !equality.Semantic.DeepEqual(was.Labels, pod.Labels)
 }
 
 // hasController reports whether a controller made the object.
 func hasController(v review.Value) bool {
-	owner, err := decodeOwner(v)
-	return err == nil && owner != nil
+	var f review.Fields
+	owner := readOwner(&f, v)
+	return owner != nil && f.Err() == nil
 }
 
 // unknownSize is the size of a workload with any number of pods.
@@ -148,7 +153,7 @@ func sizeOf(workload review.Value) int {
 // kind may be there at once than fit. Constraints that the API server refuses are none of
 // this.
 func (s *Spread) warnings(pod *podFields, path *field.Path, size int) []string {
-	if pod.Spec.NodeName != "" || len(pod.Spec.TopologySpreadConstraints) == 0 {
+	if pod == nil || pod.Spec.NodeName != "" || len(pod.Spec.TopologySpreadConstraints) == 0 {
 		return nil
 	}
 	written := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels}, Spec: pod.Spec}

@@ -265,10 +265,10 @@ func BenchmarkSpreadWarning(b *testing.B) {
 	for name, pod := range pods {
 		b.Run(name, func(b *testing.B) {
 			req := creatingPod(b, &pod)
-			s.pod(req)
+			s.pod(req.New)
 			b.ReportAllocs()
 			for b.Loop() {
-				s.pod(req)
+				s.pod(req.New)
 			}
 		})
 	}
@@ -283,7 +283,7 @@ func BenchmarkSpreadWarning(b *testing.B) {
 			tr.SetNode(node, clock.Now())
 			clock.SetTime(clock.Now().Add(spreadNodesAge))
 			b.StartTimer()
-			s.pod(req)
+			s.pod(req.New)
 		}
 	})
 }

@@ -7,55 +7,49 @@ import (
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/cel"
-	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/taint"
-	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
-// isSelf reports whether the request is Tollgate's own. TaintPolicies do not apply to it, because
-// Tollgate writes taints on behalf of policies.
-func (r *reviewer) isSelf(req *review.Request) bool {
-	return slices.Contains(r.Selves, req.UserInfo.Username)
-}
-
 // taintInput returns the input of TaintPolicies for a request.
-func (r *reviewer) taintInput(req *review.Request, writes []taint.Write) taint.Input {
+func (r request) taintInput(writes []taint.Write) taint.Input {
 	return taint.Input{
-		User:   &req.UserInfo,
-		Review: &cel.Review{Request: &req.AdmissionRequest, Authorizer: r.Operators, Turns: r.OperatorTurns},
+		User:   &r.UserInfo,
+		Review: &cel.Review{Request: &r.AdmissionRequest, Authorizer: r.Operators, Turns: r.OperatorTurns},
 		Writes: writes,
 		Now:    r.ServerClock.Now(),
 	}
 }
 
 // enforce adds the violations of TaintPolicies to the findings, and unless these deny, those of a
-// preview and its warnings. An expression that fails is no fault where something else denies.
-func enforce(
-	ctx context.Context, policies *policyset.Set, in taint.Input, found []policy.Finding, warnings []string, preview func() (previewed, error),
+// preview and its warnings. An expression that fails is no fault where something else denies. What
+// does not decode is not judged: a preview may count against the next ones.
+func (r request) enforce(
+	ctx context.Context, in taint.Input, found []policy.Finding, warnings []string, preview func() (previewed, error),
 ) (Result, error) {
+	if err := r.Err(); err != nil {
+		return Result{}, err
+	}
 	var fault error
-	if len(in.Writes) > 0 && policies.Taints.Len() > 0 {
-		violations, err := policies.Taints.Judge(ctx, in)
+	if set := r.policies.Taints; len(in.Writes) > 0 && set.Len() > 0 {
+		violations, err := set.Judge(ctx, in)
 		if err != nil {
 			fault = fmt.Errorf("judge taints: %w", err)
 		} else {
 			found = append(found, violations.Findings...)
 		}
 	}
-	decision := policy.Decide(found)
-	if decision.Verdict == policy.Allowed {
-		if fault != nil {
-			return Result{}, fault
-		}
-		seen, err := preview()
-		if err != nil {
-			return Result{}, err
-		}
-		decision = policy.Decide(slices.Concat(decision.Findings, seen.findings))
-		if seen.settled != nil {
-			seen.settled(decision.Verdict == policy.Allowed)
-		}
-		warnings = slices.Concat(warnings, seen.warnings)
+	result := decided(found, warnings, r.policies)
+	if result.Verdict == policy.Denied {
+		return result, nil
 	}
-	return decided(decision, warnings, policies), nil
+	if fault != nil {
+		return Result{}, fault
+	}
+	seen, err := preview()
+	if err != nil {
+		return Result{}, err
+	}
+	result = decided(slices.Concat(result.Findings, seen.Findings), slices.Concat(warnings, seen.warnings), r.policies)
+	seen.Settle(result.Verdict == policy.Allowed)
+	return result, nil
 }

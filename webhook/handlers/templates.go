@@ -12,29 +12,25 @@ import (
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/placement"
-	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
-// templatePaths returns where each kind of workload has the template of its pods.
-func templatePaths() map[Resource][]string {
-	spec := []string{"spec", "template"}
-	return map[Resource][]string{
-		{Group: appsv1.GroupName, Name: "deployments"}:  spec,
-		{Group: appsv1.GroupName, Name: "replicasets"}:  spec,
-		{Group: appsv1.GroupName, Name: "statefulsets"}: spec,
-		{Group: appsv1.GroupName, Name: "daemonsets"}:   spec,
-		{Group: batchv1.GroupName, Name: "jobs"}:        spec,
-		{Group: batchv1.GroupName, Name: "cronjobs"}:    {"spec", "jobTemplate", "spec", "template"},
-		{Name: "replicationcontrollers"}:                spec,
-		{Name: "podtemplates"}:                          {"template"},
+// templatePaths are where each kind of workload has the template of its pods.
+var templatePaths = map[Resource][]string{
+	{Group: appsv1.GroupName, Name: "deployments"}:  {"spec", "template"},
+	{Group: appsv1.GroupName, Name: "replicasets"}:  {"spec", "template"},
+	{Group: appsv1.GroupName, Name: "statefulsets"}: {"spec", "template"},
+	{Group: appsv1.GroupName, Name: "daemonsets"}:   {"spec", "template"},
+	{Group: batchv1.GroupName, Name: "jobs"}:        {"spec", "template"},
+	{Group: batchv1.GroupName, Name: "cronjobs"}:    {"spec", "jobTemplate", "spec", "template"},
+	{Name: "replicationcontrollers"}:                {"spec", "template"},
+	{Name: "podtemplates"}:                          {"template"},
 
-		{Group: appsv1.GroupName, Name: "controllerrevisions"}: append([]string{"data"}, templateOfRevision...),
-	}
+	{Group: appsv1.GroupName, Name: "controllerrevisions"}: append([]string{"data"}, templateOfRevision...),
 }
 
-// templateHandler reviews the templates of pods within workloads. It is here that the user
+// templateReview reviews the template of pods within a workload. It is here that the user
 // is known: the pods are made by controllers, and inherit the verdict.
 //
 // A template is judged by its new tolerations, like a pod: those that it had before stay
@@ -49,8 +45,8 @@ func templatePaths() map[Resource][]string {
 // Grants that look at more than tolerations, such as labels, the service account or
 // an expression over the pod, are asked when tolerations are written. A later update
 // that changes only these is not judged again.
-type templateHandler struct {
-	*reviewer
+type templateReview struct {
+	request
 
 	// at is where the template stands.
 	at []string
@@ -65,44 +61,44 @@ type templateHandler struct {
 	revision bool
 }
 
-// judge judges the template of a workload that is created or updated.
-func (h *templateHandler) judge(ctx context.Context, req *review.Request, policies *policyset.Set) ([]policy.Finding, []string, error) {
-	template, old, err := decodeBoth(req, h.decode)
-	if err != nil {
-		return nil, nil, err
+// judgeTemplate judges the template of a workload that is created or updated.
+func (r request) judgeTemplate(ctx context.Context) ([]policy.Finding, []string, error) {
+	name := r.Resource.Resource
+	t := &templateReview{
+		request: r, at: templatePaths[Resource{Group: r.Resource.Group, Name: name}],
+		daemons: name == "daemonsets", gated: name == "jobs", revision: name == "controllerrevisions",
 	}
-	before := tolerationsOf(old)
-	found, err := h.byPolicies(ctx, policies, req, template, old, before)
+	template, old := readBoth(r, t.read)
+	found, err := t.byPolicies(ctx, template, old)
 	if err != nil {
 		return nil, nil, err
 	}
 	var warnings []string
 	switch {
-	case h.daemons:
-		warnings = h.missingForDaemons(ctx, policies, req, template, old)
-	case !h.revision:
-		warnings = h.Spread.template(ctx, h.reviewer, policies, req, template, old, h.path("spec"))
+	case t.daemons:
+		warnings = t.missingForDaemons(ctx, template, old)
+	case !t.revision:
+		warnings = r.Spread.template(ctx, r, template, old, t.path("spec"))
 	}
-	if h.IgnoreComparisonOperators && !h.revision {
-		warnings = append(warnings, comparisonWarnings(template.Spec.Tolerations, before, h.path("spec", "tolerations"))...)
+	if r.IgnoreComparisonOperators && !t.revision {
+		warnings = append(warnings, comparisonWarnings(template.Spec.Tolerations, tolerationsOf(old), t.path("spec", "tolerations"))...)
 	}
 	return found, warnings, nil
 }
 
-func (h *templateHandler) byPolicies(ctx context.Context, policies *policyset.Set, req *review.Request, template, old *podFields, before []corev1.Toleration) ([]policy.Finding, error) {
+func (t *templateReview) byPolicies(ctx context.Context, template, old *podFields) ([]policy.Finding, error) {
 	spec := &template.Spec
 	var found []policy.Finding
-	if h.gated && old != nil {
-		found = policies.Gates.JudgeAt(h.path("spec"), &req.UserInfo, spec, &old.Spec).Findings
+	if t.gated && old != nil {
+		found = t.policies.Gates.JudgeAt(t.path("spec"), &t.UserInfo, spec, &old.Spec).Findings
 	}
-	if policies.Tolerations.Len() == 0 {
+	if t.policies.Tolerations.Len() == 0 {
 		return found, nil
 	}
-	judged := &tolerationReview{
-		reviewer: h.reviewer, set: policies.Tolerations, req: req, subject: template.value,
-		in: toleration.Input{DefaultSeconds: &h.DefaultSeconds, FromDaemonSetController: h.daemons, HostNetwork: spec.HostNetwork},
-	}
-	violations, err := judged.judge(ctx, toleration.Asked{Path: h.path("spec", "tolerations"), New: spec.Tolerations, Old: before})
+	judged := &tolerationReview{request: t.request, subject: template.value, in: toleration.Input{
+		DefaultSeconds: &t.DefaultSeconds, FromDaemonSetController: t.daemons, HostNetwork: spec.HostNetwork,
+	}}
+	violations, err := judged.judge(ctx, toleration.Asked{Path: t.path("spec", "tolerations"), New: spec.Tolerations, Old: tolerationsOf(old)})
 	if err != nil {
 		return nil, err
 	}
@@ -110,71 +106,65 @@ func (h *templateHandler) byPolicies(ctx context.Context, policies *policyset.Se
 	// A template that newly puts its pods on a node past the scheduler. The pods are judged when
 	// they are made; here the author of the template gets to know, and a revision is not written
 	// by its author.
-	if h.revision || spec.NodeName == "" || old != nil && old.Spec.NodeName == spec.NodeName || h.isScheduler(req) {
+	if t.revision || spec.NodeName == "" || old != nil && old.Spec.NodeName == spec.NodeName || t.isScheduler() {
 		return found, nil
 	}
-	violations, err = judged.judgeNode(ctx, spec.NodeName, h.path("spec", "nodeName"), spec.Tolerations)
+	violations, err = judged.judgeNode(ctx, spec.NodeName, t.path("spec", "nodeName"), spec.Tolerations)
 	return append(found, violations...), err
 }
 
-func (h *templateHandler) path(names ...string) *field.Path {
-	return field.NewPath(h.at[0], h.at[1:]...).Child(names[0], names[1:]...)
+func (t *templateReview) path(names ...string) *field.Path {
+	return field.NewPath(t.at[0], t.at[1:]...).Child(names[0], names[1:]...)
 }
 
-// decode returns the template of a workload.
-func (h *templateHandler) decode(v review.Value) (*podFields, error) {
-	if h.revision {
-		return templateWithin(v, h.at), nil
+// read returns the template of a workload. One that is not there is empty.
+func (t *templateReview) read(f *review.Fields, v review.Value) *podFields {
+	if t.revision {
+		return templateWithin(v, t.at)
 	}
-	return decodeTemplate(v, h.at)
+	return readPod(f, f.At(v, t.at...))
 }
 
-// decodeTemplate returns the template that stands at a place in an object. One that is not there
-// is empty.
-func decodeTemplate(v review.Value, at []string) (*podFields, error) {
+// templateWithin returns the template at a place in data that may be no template: it is empty then.
+func templateWithin(v review.Value, at []string) *podFields {
 	var f review.Fields
 	template := readPod(&f, f.At(v, at...))
-	return template, f.Err()
-}
-
-// templateWithin is decodeTemplate for data that may be no template: it is empty then.
-func templateWithin(v review.Value, at []string) *podFields {
-	if template, err := decodeTemplate(v, at); err == nil {
-		return template
+	if f.Err() != nil {
+		return &podFields{}
 	}
-	return &podFields{}
+	return template
 }
 
 // missingForDaemons warns of tolerations that PlacementPolicies would add to the pods of a
 // DaemonSet and that its template, which was old, lacks. The DaemonSet controller makes pods
 // for the nodes whose taints the template tolerates, so no pod is made that could get them.
-func (h *templateHandler) missingForDaemons(ctx context.Context, policies *policyset.Set, req *review.Request, template, old *podFields) []string {
-	if policies.Placement.Len() == 0 ||
+func (t *templateReview) missingForDaemons(ctx context.Context, template, old *podFields) []string {
+	if t.policies.Placement.Len() == 0 ||
 		old != nil && equality.Semantic.DeepEqual(old.Spec.Tolerations, template.Spec.Tolerations) {
 		return nil
 	}
-	pod, err := decodePlacedPod(template.value)
-	if err != nil {
+	pod := placedPodWithin(template.value)
+	if pod == nil {
 		return nil
 	}
-	matching, err := h.placementOfPod(ctx, policies.Placement, req, pod)
+	matching, err := t.placementOfPod(ctx, pod)
 	if err != nil || matching.Empty() {
 		return nil // Nothing is refused for a warning.
 	}
 	additions := matching.GivePod(placement.Pod{Spec: &pod.Spec, FromDaemonSetController: true})
 	var warnings []string
 	for i := range additions.Tolerations {
-		t := &additions.Tolerations[i]
-		text := t.Key
-		if t.Value != "" {
-			text += "=" + t.Value
+		added := &additions.Tolerations[i]
+		text := added.Key
+		if added.Value != "" {
+			text += "=" + added.Value
 		}
-		if t.Effect != "" {
-			text += ":" + string(t.Effect)
+		if added.Effect != "" {
+			text += ":" + string(added.Effect)
 		}
 		warnings = append(warnings, fmt.Sprintf(
 			"%s: lacks the toleration of %s that a PlacementPolicy gives to pods here: the DaemonSet controller makes no pod for a node with such a taint unless the template tolerates it; add it to the template",
-			h.path("spec", "tolerations"), policy.Short(text, policy.MaxKeyLength+policy.Value)))
+			t.path("spec", "tolerations"), policy.Short(text, policy.MaxKeyLength+policy.Value)))
 	}
 	return warnings
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -29,25 +30,26 @@ type policySource interface {
 // errNoPolicies is why nothing can be decided right after the start.
 var errNoPolicies = errors.New("the policies have not been read yet")
 
-// decodeBoth decodes the object of a request and, on an update, the old one, which is the zero
-// value otherwise.
-func decodeBoth[T any](req *review.Request, decode func(review.Value) (T, error)) (object, old T, err error) {
-	if object, err = decode(req.New); err == nil && req.Operation == admissionv1.Update {
-		old, err = decode(req.Old)
+// readBoth reads the object of a request and, on an update, the old one, which is the zero value
+// otherwise.
+func readBoth[T any](r request, read func(*review.Fields, review.Value) T) (object, old T) {
+	object = read(&r.Fields, r.New)
+	if r.Operation == admissionv1.Update {
+		old = read(&r.Fields, r.Old)
 	}
-	return object, old, err
+	return object, old
 }
 
-// decodeWrite decodes the object of a request, which is nil when it is deleted, and the one before,
+// readWrite reads the object of a request, which is nil when it is deleted, and the one before,
 // which is nil when it is created.
-func decodeWrite[T any](req *review.Request, decode func(review.Value) (*T, error)) (object, old *T, err error) {
-	if req.Operation != admissionv1.Delete {
-		object, err = decode(req.New)
+func readWrite[T any](r request, read func(*review.Fields, review.Value) *T) (object, old *T) {
+	if r.Operation != admissionv1.Delete {
+		object = read(&r.Fields, r.New)
 	}
-	if err == nil && req.Operation != admissionv1.Create {
-		old, err = decode(req.Old)
+	if r.Operation != admissionv1.Create {
+		old = read(&r.Fields, r.Old)
 	}
-	return object, old, err
+	return object, old
 }
 
 // namespaceReader reads namespaces.
@@ -62,10 +64,8 @@ type namespaceReader interface {
 // Objects are read for it only where a policy guards a toleration of the request, which is rare. It
 // is not safe for concurrent use.
 type tolerationReview struct {
-	*reviewer
+	request
 
-	set *toleration.Set
-	req *review.Request
 	// subject is the pod, the claim, or the template of one within the object.
 	subject review.Value
 	// in is the known part of the input; the rest is added when it is first needed.
@@ -78,36 +78,30 @@ type tolerationReview struct {
 
 // judge returns the violations of policies by tolerations.
 func (r *tolerationReview) judge(ctx context.Context, asked ...toleration.Asked) ([]policy.Finding, error) {
-	if r.set.Len() == 0 {
+	set := r.policies.Tolerations
+	if set.Len() == 0 {
 		return nil, nil
 	}
 	in := r.in
 	in.Asked = asked
 	in.Added = slices.Concat(in.Added, r.forResources, r.windows)
-	if !r.set.Concerns(in) {
+	if !set.Concerns(in) {
 		return nil, nil
 	}
-	return r.decide(ctx, asked, r.set.NeedsNamespace(in), func(ctx context.Context, in toleration.Input) (policy.Decision, error) {
+	return r.decide(ctx, asked, set.NeedsNamespace(in), func(ctx context.Context, in toleration.Input) (policy.Decision, error) {
 		in.Added = slices.Concat(in.Added, r.forResources, r.windows)
-		return r.set.Judge(ctx, in)
+		return set.Judge(ctx, in)
 	})
 }
 
 // judgeUngated judges existing tolerations, when the last gate of a pod goes. The user who set
 // them was judged then; their place is looked at anew.
 func (r *tolerationReview) judgeUngated(ctx context.Context, asked toleration.Asked) ([]policy.Finding, error) {
-	if r.set.Len() == 0 {
-		return nil, nil
-	}
-	owner, err := decodeOwner(r.req.New)
-	if err != nil {
-		return nil, err
-	}
 	again := *r
 	again.in.RequesterUnknown = true
 	// The reference alone proves nothing, but a user's request in the DaemonSet controller's
 	// place was judged when it was made.
-	if owner != nil && owner.Kind == "DaemonSet" {
+	if owner := readOwner(&r.Fields, r.New); owner != nil && owner.Kind == "DaemonSet" {
 		again.in.FromDaemonSetController = true
 	}
 	return again.judge(ctx, asked)
@@ -117,7 +111,8 @@ func (r *tolerationReview) judgeUngated(ctx context.Context, asked toleration.As
 // past the scheduler: each guarded taint that keeps pods out has to be tolerated, and the
 // toleration granted. Path is the field that names the node.
 func (r *tolerationReview) judgeNode(ctx context.Context, node string, path *field.Path, has []corev1.Toleration) ([]policy.Finding, error) {
-	if r.set.Len() == 0 {
+	set := r.policies.Tolerations
+	if set.Len() == 0 {
 		return nil, nil
 	}
 	taints, found, err := r.nodes.taints(ctx, node)
@@ -127,13 +122,13 @@ func (r *tolerationReview) judgeNode(ctx context.Context, node string, path *fie
 	if !found {
 		return r.judgeUnknownNode(ctx, node, path)
 	}
-	if !r.set.GuardsNode(taints) {
+	if !set.GuardsNode(taints) {
 		return nil, nil
 	}
 	r.in.Path = path
 	asked := []toleration.Asked{{Path: path, New: has}}
-	return r.decide(ctx, asked, r.set.NodeNeedsNamespace(taints), func(ctx context.Context, in toleration.Input) (policy.Decision, error) {
-		return r.set.JudgeNode(ctx, in, taints)
+	return r.decide(ctx, asked, set.NodeNeedsNamespace(taints), func(ctx context.Context, in toleration.Input) (policy.Decision, error) {
+		return set.JudgeNode(ctx, in, taints)
 	})
 }
 
@@ -160,11 +155,9 @@ func (r *tolerationReview) judgeUnknownNode(ctx context.Context, node string, pa
 // count that the object inherits from its owner: those that the owner had a moment ago, and
 // before these refuse, those that it has now.
 func (r *tolerationReview) decide(ctx context.Context, asked []toleration.Asked, namespaced bool, by func(context.Context, toleration.Input) (policy.Decision, error)) ([]policy.Finding, error) {
-	if err := r.completed(); err != nil {
-		return nil, err
-	}
+	r.complete()
 	if namespaced {
-		if err := r.readNamespace(ctx); err != nil {
+		if err := r.confirmNamespace(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -191,50 +184,43 @@ func (r *tolerationReview) decide(ctx context.Context, asked []toleration.Asked,
 // inherited returns the tolerations that the object inherits from its owner, read no earlier
 // than since, if the requester makes objects from templates.
 func (r *tolerationReview) inherited(ctx context.Context, since time.Time) (inheritance, error) {
-	if !r.owners.trusts(r.req.UserInfo.Username) {
+	if !r.owners.trusts(r.UserInfo.Username) {
 		return inheritance{}, nil
 	}
-	owner, err := decodeOwner(r.req.New)
-	if err != nil || owner == nil {
-		return inheritance{}, err
+	owner := readOwner(&r.Fields, r.New)
+	if owner == nil {
+		return inheritance{}, nil
 	}
-	var revision string
+	revision := "" // of its StatefulSet that the pod says it was made from
 	if owner.Kind == "StatefulSet" {
-		if revision, err = decodeRevision(r.req.New); err != nil {
-			return inheritance{}, err
-		}
+		revision = r.Text(r.New, "metadata", "labels", appsv1.StatefulSetRevisionLabel)
 	}
-	return r.owners.of(ctx, r.req.Namespace, owner, revision, since)
+	return r.owners.of(ctx, r.Namespace, owner, revision, since)
 }
 
-// completed adds the user and the labels of the request to the input.
-func (r *tolerationReview) completed() error {
+// complete adds the user and the labels of the request to the input.
+func (r *tolerationReview) complete() {
 	if r.in.Review != nil {
-		return nil
+		return
 	}
-	var f review.Fields
-	if r.set.AuditNeedsLabels() {
-		r.in.Labels = f.Texts(r.subject, "metadata", "labels")
+	if r.policies.Tolerations.AuditNeedsLabels() {
+		r.in.Labels = r.Texts(r.subject, "metadata", "labels")
 	}
-	account := cmp.Or(f.Text(r.subject, "spec", "serviceAccountName"), "default")
-	if err := f.Err(); err != nil {
-		return err
-	}
-	r.in.Namespace, r.in.User = r.req.Namespace, r.req.UserInfo
+	r.in.Namespace, r.in.User = r.Namespace, r.UserInfo
 	if r.in.Claim == nil {
-		r.in.ServiceAccount, r.in.Pod = account, objectOf(r.subject)
+		r.in.ServiceAccount = cmp.Or(r.Text(r.subject, "spec", "serviceAccountName"), "default")
+		r.in.Pod = objectOf(r.subject)
 	}
-	r.in.Review = &cel.Review{Request: &r.req.AdmissionRequest, Authorizer: r.Authorizer, Turns: r.Turns}
-	return nil
+	r.in.Review = &cel.Review{Request: &r.AdmissionRequest, Authorizer: r.Authorizer, Turns: r.Turns}
 }
 
-// readNamespace adds the namespace to the input. A read of the API server is the dearest part of
+// confirmNamespace adds the namespace to the input. A read of the API server is the dearest part of
 // a review, and most policies do not look at labels of namespaces.
-func (r *tolerationReview) readNamespace(ctx context.Context) error {
+func (r *tolerationReview) confirmNamespace(ctx context.Context) error {
 	if r.in.NamespaceLabels != nil {
 		return nil
 	}
-	namespace, err := r.Namespaces.Confirmed(ctx, r.req.Namespace)
+	namespace, err := r.Namespaces.Confirmed(ctx, r.Namespace)
 	if err != nil {
 		return err
 	}

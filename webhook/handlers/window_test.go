@@ -54,7 +54,7 @@ const (
 )
 
 func TestPodsAreGivenWindows(t *testing.T) {
-	giver := &podHandler{by(inWindow(), windowPolicies())}
+	giver := by(inWindow(), windowPolicies()).mutating(request.mutatePod)
 	tests := map[string]struct{ pod, want string }{
 		"a bare pod": {
 			`{"metadata":{"name":"p"},"spec":{}}`,
@@ -92,9 +92,9 @@ func TestPodsAreGivenWindows(t *testing.T) {
 	}
 	for sentence, tt := range tests {
 		t.Run(sentence, func(t *testing.T) {
-			got := placedBy(t, giver.mutate, tt.pod)
+			got := placedBy(t, giver, tt.pod)
 			require.JSONEq(t, tt.want, got)
-			require.JSONEq(t, got, placedBy(t, giver.mutate, got), "a second look adds nothing")
+			require.JSONEq(t, got, placedBy(t, giver, got), "a second look adds nothing")
 		})
 	}
 }
@@ -103,35 +103,35 @@ func TestPodsAreGivenNoWindows(t *testing.T) {
 	pod := `{"metadata":{"name":"p"},"spec":{}}`
 	marked := `{"metadata":{"annotations":{"tollgate.dev/window":"rack=20"}},"spec":{"tolerations":[` + rackWindow + `]}}`
 	t.Run("in another mode, and the annotation is taken off", func(t *testing.T) {
-		giver := &podHandler{by(testPlacer(), windowPolicies())}
-		require.Equal(t, pod, placedBy(t, giver.mutate, pod))
-		require.JSONEq(t, `{"metadata":{"annotations":{}},"spec":{"tolerations":[`+rackWindow+`]}}`, placedBy(t, giver.mutate, marked))
+		giver := by(testPlacer(), windowPolicies()).mutating(request.mutatePod)
+		require.Equal(t, pod, placedBy(t, giver, pod))
+		require.JSONEq(t, `{"metadata":{"annotations":{}},"spec":{"tolerations":[`+rackWindow+`]}}`, placedBy(t, giver, marked))
 	})
 	t.Run("where no policy has one", func(t *testing.T) {
-		giver := &podHandler{by(inWindow(), placing{policyset.None()})}
-		require.Equal(t, pod, placedBy(t, giver.mutate, pod))
+		giver := by(inWindow(), placing{policyset.None()}).mutating(request.mutatePod)
+		require.Equal(t, pod, placedBy(t, giver, pod))
 	})
 	t.Run("mirrors are left alone", func(t *testing.T) {
 		mirror := `{"metadata":{"annotations":{"kubernetes.io/config.mirror":"x"}},"spec":{"nodeName":"n"}}`
 		req := creating(mirror)
 		req.UserInfo.Username, req.UserInfo.Groups = "system:node:n", []string{"system:nodes"}
-		giver := &podHandler{by(inWindow(), windowPolicies())}
-		response, err := answer(t.Context(), mutating(giver.mutate), req)
+		giver := by(inWindow(), windowPolicies()).mutating(request.mutatePod)
+		response, err := answer(t.Context(), giver, req)
 		require.NoError(t, err)
 		require.Empty(t, response.Patches)
-		require.NotEqual(t, mirror, placedBy(t, giver.mutate, mirror), "the annotation alone proves nothing")
+		require.NotEqual(t, mirror, placedBy(t, giver, mirror), "the annotation alone proves nothing")
 	})
 	t.Run("updates are left alone", func(t *testing.T) {
 		req := creating(pod)
 		req.Operation = admissionv1.Update
-		response, err := answer(t.Context(), mutating((&podHandler{by(inWindow(), windowPolicies())}).mutate), req)
+		response, err := answer(t.Context(), by(inWindow(), windowPolicies()).mutating(request.mutatePod), req)
 		require.NoError(t, err)
 		require.Empty(t, response.Patches)
 	})
 	t.Run("a namespace that cannot be read is a fault, and no verdict", func(t *testing.T) {
-		giver := &podHandler{by(inWindow(), windowPolicies())}
-		giver.Namespaces = fixedNamespaces{}
-		_, err := answer(t.Context(), mutating(giver.mutate), creating(pod))
+		r := by(inWindow(), windowPolicies())
+		r.Namespaces = fixedNamespaces{}
+		_, err := answer(t.Context(), r.mutating(request.mutatePod), creating(pod))
 		require.Error(t, err)
 	})
 }
@@ -143,11 +143,11 @@ func TestWindowsComeBehindWhatPlacementGives(t *testing.T) {
 			{Key: "tor", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
 		},
 	})})
-	giver := &podHandler{by(inWindow(), placing{policies})}
-	placed := placedBy(t, giver.mutate, `{"metadata":{"labels":{"app":"web"}},"spec":{}}`)
+	giver := by(inWindow(), placing{policies}).mutating(request.mutatePod)
+	placed := placedBy(t, giver, `{"metadata":{"labels":{"app":"web"}},"spec":{}}`)
 	require.JSONEq(t, `{"metadata":{"labels":{"app":"web"},"annotations":{"tollgate.dev/window":"rack=20"}},"spec":{"tolerations":[
 		{"key":"dedicated","operator":"Exists"},{"key":"tor","operator":"Exists","effect":"NoExecute"},`+rackWindow+`]}}`, placed)
-	require.JSONEq(t, placed, placedBy(t, giver.mutate, placed))
+	require.JSONEq(t, placed, placedBy(t, giver, placed))
 }
 
 func TestClaimsAreGivenWindows(t *testing.T) {
@@ -179,20 +179,20 @@ func TestClaimsAreGivenWindows(t *testing.T) {
 	}
 	for sentence, tt := range tests {
 		t.Run(sentence, func(t *testing.T) {
-			giver := &claimHandler{reviewer: by(inWindow(), windowPolicies())}
-			got := placedBy(t, giver.mutate, claim("", tt.requests))
+			giver := by(inWindow(), windowPolicies()).mutating(request.mutateClaim)
+			got := placedBy(t, giver, claim("", tt.requests))
 			require.JSONEq(t, claim(tt.annotation, tt.want), got)
-			require.JSONEq(t, got, placedBy(t, giver.mutate, got), "a second look adds nothing")
+			require.JSONEq(t, got, placedBy(t, giver, got), "a second look adds nothing")
 
-			giver.template = true
+			giver = ofTemplates(giver)
 			for _, inner := range []string{claim("", tt.requests), `{"spec":{"devices":{"requests":[` + tt.requests + `]}}}`} {
 				want := inner
 				if tt.annotation != "" {
 					want = claim(tt.annotation, tt.want)
 				}
-				got = placedBy(t, giver.mutate, template(inner))
+				got = placedBy(t, giver, template(inner))
 				require.JSONEq(t, template(want), got, "the claims of a template get its annotations")
-				require.JSONEq(t, got, placedBy(t, giver.mutate, got))
+				require.JSONEq(t, got, placedBy(t, giver, got))
 			}
 		})
 	}
@@ -202,21 +202,21 @@ func TestClaimsAreGivenWindows(t *testing.T) {
 			full = append(full, fmt.Sprintf(`{"key":"k%d","operator":"Exists"}`, i))
 		}
 		requests := own(strings.Join(full, ","))
-		giver := &claimHandler{reviewer: by(inWindow(), windowPolicies())}
-		require.JSONEq(t, claim("", requests), placedBy(t, giver.mutate, claim("", requests)))
+		giver := by(inWindow(), windowPolicies()).mutating(request.mutateClaim)
+		require.JSONEq(t, claim("", requests), placedBy(t, giver, claim("", requests)))
 	})
 }
 
 func TestClaimsFromTemplatesKeepWhatTheirTemplateWasGiven(t *testing.T) {
 	object := `{"metadata":{"annotations":{"tollgate.dev/window":"degraded=99"},"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u","controller":true}]},
 		"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"gpu","tolerations":[{"key":"degraded","operator":"Exists","effect":"NoExecute","tolerationSeconds":99}]}}]}}}`
-	giver := &claimHandler{reviewer: by(inWindow(), windowPolicies())}
+	giver := by(inWindow(), windowPolicies()).mutating(request.mutateClaim)
 	req := creating(object)
 	req.UserInfo.Username = resourceClaimControllers[0]
-	response, err := answer(t.Context(), mutating(giver.mutate), req)
+	response, err := answer(t.Context(), giver, req)
 	require.NoError(t, err)
 	require.Empty(t, response.Patches, "the window was longer when the template was created")
-	require.NotEqual(t, object, placedBy(t, giver.mutate, object), "a user's annotation counts for nothing")
+	require.NotEqual(t, object, placedBy(t, giver, object), "a user's annotation counts for nothing")
 }
 
 func TestTheWindowAnnotationStaysAsItIs(t *testing.T) {
@@ -228,7 +228,7 @@ func TestTheWindowAnnotationStaysAsItIs(t *testing.T) {
 	}
 	r := by(inWindow(), windowPolicies())
 	for name, handle := range map[string]Handler{
-		"pods": r.judging((&podHandler{r}).judge), "claims": r.judging((&claimHandler{reviewer: r}).judge),
+		"pods": r.judging(request.judgePod), "claims": r.judging(request.judgeClaim),
 	} {
 		for sentence, tt := range map[string]struct {
 			old, now string

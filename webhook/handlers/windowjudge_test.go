@@ -102,8 +102,8 @@ func TestNobodyElseSaysWhichTaintsOfANodeAreTwins(t *testing.T) {
 		}
 		return `{"metadata":{"name":"n1","annotations":{"a":"b","tollgate.dev/twins":"` + value + `"}},"spec":{}}`
 	}
-	node := &nodeHandler{governedBy()}
-	handlers := map[string]Handler{"": node.validate, "status": node.judging(node.judgeStatus)}
+	node := governedBy()
+	handlers := map[string]Handler{"": node.handler(request.validateNode), "status": node.judging(request.judgeNodeStatus)}
 	for subresource, j := range handlers {
 		for sentence, tt := range map[string]struct{ user, old, now, reason string }{
 			"a node":             {"system:node:n1", "", "rack=7", "WindowReserved"},
@@ -126,8 +126,8 @@ func TestNobodyElseSaysWhichTaintsOfANodeAreTwins(t *testing.T) {
 	t.Run("a new node has none", func(t *testing.T) {
 		unstamped := governedBy()
 		unstamped.NodeTaintTimestamps = false
-		for _, h := range []*nodeHandler{{governedBy(taintPolicies()...)}, {unstamped}} {
-			got := placedBy(t, h.mutate, with("rack=7"))
+		for _, r := range []*reviewer{governedBy(taintPolicies()...), unstamped} {
+			got := placedBy(t, r.mutating(request.mutateNode), with("rack=7"))
 			require.NotContains(t, got, v1alpha1.AnnotationTwins)
 			require.Contains(t, got, `"a":"b"`)
 		}

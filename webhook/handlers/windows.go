@@ -1,11 +1,10 @@
 package handlers
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,37 +15,28 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
-	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // someWindows reports whether any pod, or claim, gets the toleration of a window. In mode Window
 // EvictionPolicies have them for pods and claims: they hold the controllers of Kubernetes off for
 // as long as Tollgate has to evict by its own means. In another mode there are none.
-func (r *reviewer) someWindows(policies *policyset.Set, target v1alpha1.TaintTarget) bool {
-	if !r.Window {
-		return false
-	}
-	for _, window := range policies.Evictions.Windows() {
-		if window.Target == target {
-			return true
-		}
-	}
-	return false
+func (r request) someWindows(target v1alpha1.TaintTarget) bool {
+	return r.Window && slices.ContainsFunc(r.policies.Evictions.Windows(), func(w eviction.Window) bool { return w.Target == target })
 }
 
 // windowsOf returns the windows for an object with these labels. Those of the pods that a claim is
 // for are not known; of claims they are nil.
-func (r *reviewer) windowsOf(ctx context.Context, policies *policyset.Set, req *review.Request, target v1alpha1.TaintTarget, objectLabels map[string]string) ([]v1alpha1.WindowToleration, error) {
-	if !r.someWindows(policies, target) {
+func (r request) windowsOf(ctx context.Context, target v1alpha1.TaintTarget, objectLabels map[string]string) ([]v1alpha1.WindowToleration, error) {
+	if !r.someWindows(target) {
 		return nil, nil
 	}
-	namespace, err := r.Namespaces.Namespace(ctx, req.Namespace)
+	namespace, err := r.namespace(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read namespace %s: %w", req.Namespace, err)
+		return nil, err
 	}
-	return policies.Evictions.WindowsFor(target, &eviction.Subject{
-		Namespace: req.Namespace, NamespaceLabels: labels.Set(namespace.Labels), NamespaceKnown: true, Labels: labels.Set(objectLabels),
+	return r.policies.Evictions.WindowsFor(target, &eviction.Subject{
+		Namespace: r.Namespace, NamespaceLabels: labels.Set(namespace.Labels), NamespaceKnown: true, Labels: labels.Set(objectLabels),
 	})
 }
 
@@ -55,18 +45,17 @@ func (r *reviewer) windowsOf(ctx context.Context, policies *policyset.Set, req *
 // window: it counts when Tollgate evicts, so it has to be granted. A mark that was not overruled
 // by the mutating endpoint, which the API server can do without, is refused: its list would pass
 // for windows ever after.
-func (r *reviewer) windowsOfCreated(ctx context.Context, policies *policyset.Set, req *review.Request, target v1alpha1.TaintTarget, template bool) ([]v1alpha1.WindowToleration, []policy.Finding, error) {
-	m, err := markOf(req.New, template)
-	if err != nil || !m.there {
-		return nil, nil, err
+func (r request) windowsOfCreated(ctx context.Context, target v1alpha1.TaintTarget) ([]v1alpha1.WindowToleration, []policy.Finding, error) {
+	m := r.markOf(r.New)
+	if !m.there {
+		return nil, nil, nil
 	}
-	var f review.Fields
 	var labels map[string]string
 	if target == v1alpha1.TaintTargetNode {
-		labels = f.Texts(m.metadata, "labels")
+		labels = r.Texts(m.metadata, "labels")
 	}
-	wanted, err := r.windowsOf(ctx, policies, req, target, labels)
-	if err = cmp.Or(err, f.Err()); err != nil {
+	wanted, err := r.windowsOf(ctx, target, labels)
+	if err != nil {
 		return nil, nil, err
 	}
 	windows := slices.DeleteFunc(v1alpha1.ParseWindow(m.value), func(one v1alpha1.WindowToleration) bool {
@@ -75,23 +64,18 @@ func (r *reviewer) windowsOfCreated(ctx context.Context, policies *policyset.Set
 	if len(windows) > 0 && v1alpha1.FormatWindow(windows) == m.value {
 		return windows, nil, nil
 	}
-	path := "metadata"
-	if template {
-		path = "spec.metadata"
-	}
-	return windows, []policy.Finding{forgedMark(path, m.value)}, nil
+	return windows, []policy.Finding{m.forged()}, nil
 }
 
 // keptWindows returns the windows that a pod got and still had before an update. In another mode
 // nothing is a window: Tollgate evicts by all tolerations of a pod.
-func (r *reviewer) keptWindows(req *review.Request, old *podFields) ([]v1alpha1.WindowToleration, error) {
+func (r request) keptWindows(old *podFields) []v1alpha1.WindowToleration {
 	if !r.Window {
-		return nil, nil
+		return nil
 	}
-	m, err := markOf(req.Old, false)
-	return slices.DeleteFunc(v1alpha1.ParseWindow(m.value), func(one v1alpha1.WindowToleration) bool {
+	return slices.DeleteFunc(v1alpha1.ParseWindow(r.markOf(r.Old).value), func(one v1alpha1.WindowToleration) bool {
 		return !podWindows.has(old.Spec.Tolerations, one)
-	}), err
+	})
 }
 
 // patch makes the annotation list the windows. A user who wrote one is overruled: it is only
@@ -115,26 +99,27 @@ func (m *mark) patch(out *jsonPatch, windows []v1alpha1.WindowToleration) {
 
 // markChanged returns the finding about an update that changes the annotation: Tollgate does not
 // wait for the tolerations that it lists, and knows its own by it alone.
-func markChanged(req *review.Request) ([]policy.Finding, error) {
-	if req.Operation != admissionv1.Update {
-		return nil, nil
+func (r request) markChanged() []policy.Finding {
+	if r.Operation != admissionv1.Update {
+		return nil
 	}
-	now, old, err := decodeBoth(req, func(v review.Value) (mark, error) { return markOf(v, false) })
-	if err != nil || now.there == old.there && now.value == old.value {
-		return nil, err
+	now, old := r.markOf(r.New), r.markOf(r.Old)
+	if now.there == old.there && now.value == old.value {
+		return nil
 	}
 	return []policy.Finding{{
 		Reason: policy.WindowReserved, Field: "metadata.annotations[" + v1alpha1.AnnotationWindow + "]", Value: review.Clip(now.value),
 		Problem: "says which tolerations Tollgate gave when this was created",
 		Remedy:  "leave the annotation as it is",
-	}}, nil
+	}}
 }
 
-// forgedMark is the finding about a user who creates an object, or binds a pod, with an
-// annotation that only Tollgate may write. Path is that of the metadata.
-func forgedMark(path, value string) policy.Finding {
+// forged is the finding about a user who creates an object, or binds a pod, with an annotation that
+// only Tollgate may write.
+func (m *mark) forged() policy.Finding {
+	path := strings.ReplaceAll(m.pointer[1:], "/", ".")
 	return policy.Finding{
-		Reason: policy.WindowReserved, Field: path + ".annotations[" + v1alpha1.AnnotationWindow + "]", Value: review.Clip(value),
+		Reason: policy.WindowReserved, Field: path + ".annotations[" + v1alpha1.AnnotationWindow + "]", Value: review.Clip(m.value),
 		Problem: "says which tolerations Tollgate gave, and it gave no such",
 		Remedy:  "leave the annotation out",
 	}

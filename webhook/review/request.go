@@ -19,9 +19,11 @@ const Kind = "AdmissionReview"
 // maxUIDLength bounds the uid, which is echoed.
 const maxUIDLength = 128
 
-// Request is the request of a review. It must not be changed.
+// Request is the request of a review. It must not be changed, and is for one goroutine: it reads
+// the fields of its objects, and keeps the first error of that.
 type Request struct {
 	admissionv1.AdmissionRequest
+	Fields
 
 	// New is the object that is to be stored, and Old the one that is stored; null for none.
 	New, Old Value

@@ -132,7 +132,8 @@ func (f *Fields) Err() error {
 	return &BadError{f.err}
 }
 
-func (f *Fields) fail(v Value, err error) {
+// Fail notes that a value cannot be read, unless an earlier one could not.
+func (f *Fields) Fail(v Value, err error) {
 	if f.err != nil {
 		return
 	}
@@ -154,11 +155,7 @@ var (
 // that stands twice in an object is an error: the API server could have read the other one.
 func (f *Fields) At(v Value, path ...string) Value {
 	for _, name := range path {
-		if v.IsNull() {
-			return Value{}
-		}
-		if !v.opens('{') {
-			f.fail(v, errNotObject)
+		if f.isNone(v, '{', errNotObject) {
 			return Value{}
 		}
 		var found Value
@@ -167,7 +164,7 @@ func (f *Fields) At(v Value, path ...string) Value {
 				continue
 			}
 			if found.doc != nil {
-				f.fail(child, fmt.Errorf("duplicate field %q", name))
+				f.Fail(child, fmt.Errorf("duplicate field %q", name))
 			}
 			found = child
 		}
@@ -179,11 +176,7 @@ func (f *Fields) At(v Value, path ...string) Value {
 // Text returns the string at a path in v.
 func (f *Fields) Text(v Value, path ...string) string {
 	v = f.At(v, path...)
-	switch {
-	case v.IsNull():
-		return ""
-	case !v.opens('"'):
-		f.fail(v, errNotString)
+	if f.isNone(v, '"', errNotString) {
 		return ""
 	}
 	return unquote(v.Raw())
@@ -197,7 +190,7 @@ func (f *Fields) Bool(v Value, path ...string) bool {
 		return true
 	case "false", "null", "":
 	default:
-		f.fail(v, errNotBool)
+		f.Fail(v, errNotBool)
 	}
 	return false
 }
@@ -210,21 +203,29 @@ func (f *Fields) Integer(v Value, path ...string) *int64 {
 	}
 	n, err := strconv.ParseInt(string(v.Raw()), 10, 64)
 	if err != nil {
-		f.fail(v, errNotInteger)
+		f.Fail(v, errNotInteger)
 		return nil
 	}
 	return &n
+}
+
+// isNone reports whether v is null, nothing, or not what it should be, by the character that opens
+// it.
+func (f *Fields) isNone(v Value, bracket byte, not error) bool {
+	if v.IsNull() {
+		return true
+	}
+	if !v.opens(bracket) {
+		f.Fail(v, not)
+	}
+	return !v.opens(bracket)
 }
 
 // Items yields the items of the list at a path in v, with their index.
 func (f *Fields) Items(v Value, path ...string) iter.Seq2[int, Value] {
 	v = f.At(v, path...)
 	return func(yield func(int, Value) bool) {
-		if v.IsNull() {
-			return
-		}
-		if !v.opens('[') {
-			f.fail(v, errNotList)
+		if f.isNone(v, '[', errNotList) {
 			return
 		}
 		n := 0
@@ -242,18 +243,14 @@ func (f *Fields) Items(v Value, path ...string) iter.Seq2[int, Value] {
 func (f *Fields) Members(v Value, path ...string) iter.Seq2[string, Value] {
 	v = f.At(v, path...)
 	return func(yield func(string, Value) bool) {
-		if v.IsNull() {
-			return
-		}
-		if !v.opens('{') {
-			f.fail(v, errNotObject)
+		if f.isNone(v, '{', errNotObject) {
 			return
 		}
 		names := make(map[string]struct{})
 		for member := range v.within() {
 			name := member.name()
 			if _, twice := names[name]; twice {
-				f.fail(member, fmt.Errorf("duplicate field %q", Clip(name)))
+				f.Fail(member, fmt.Errorf("duplicate field %q", Clip(name)))
 				return
 			}
 			names[name] = struct{}{}
@@ -293,14 +290,14 @@ func (f *Fields) IntoWithin(most int, into any, v Value, path ...string) {
 		return
 	}
 	if err := Unmarshal(v.Raw(), into); err != nil {
-		f.fail(v, err)
+		f.Fail(v, err)
 	}
 }
 
 // Whole decodes an object of any size within the bounds of the text.
 func (f *Fields) Whole(into any, v Value) {
 	if err := Unmarshal(v.Raw(), into); err != nil {
-		f.fail(v, err)
+		f.Fail(v, err)
 	}
 }
 
@@ -310,7 +307,7 @@ func (f *Fields) Fits(v Value) bool { return f.fits(v, fewValues) }
 func (f *Fields) fits(v Value, most int) bool {
 	n, limit := v.Size(), most+len(v.Raw())/40
 	if n > limit {
-		f.fail(v, fmt.Errorf("holds %d values in %d bytes, at most %d are read", n, len(v.Raw()), limit))
+		f.Fail(v, fmt.Errorf("holds %d values in %d bytes, at most %d are read", n, len(v.Raw()), limit))
 	}
 	return n <= limit
 }
