@@ -126,17 +126,25 @@ func (r Rules) began(taint *tracker.Taint) time.Time {
 	return taint.TimeAdded
 }
 
-// ends returns when a toleration of so many seconds ends that counts from start;
-// false means never. No seconds given is for ever, and none or less is no time at
+// withDeadline appends a reason, unless the taint is tolerated for ever. A tolerated taint makes the pod leave
+// so many seconds after the time of the reason. No seconds given is for ever, and none or less is no time at
 // all. Nodes and devices are alike in this (NE-27, DE-25, DE-31, H07).
-func ends(start time.Time, seconds *int64) (end time.Time, ending bool) {
-	if seconds == nil {
-		return time.Time{}, false
+func withDeadline(because []Reason, reason Reason, seconds *int64, tolerated bool) []Reason {
+	if tolerated {
+		if seconds == nil {
+			return because
+		}
+		end, ending := device.Deadline(reason.At, *seconds)
+		if !ending {
+			return because
+		}
+		reason.At, reason.Tolerated = end, true
 	}
-	return device.Deadline(start, *seconds)
+	return append(because, reason)
 }
 
-func later(a, b time.Time) time.Time {
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}

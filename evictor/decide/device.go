@@ -3,6 +3,7 @@ package decide
 import (
 	resourcev1 "k8s.io/api/resource/v1"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -18,20 +19,13 @@ import (
 func (r Rules) onDevice(because []Reason, used *tracker.TaintedDevice) []Reason {
 	tolerations := used.Tolerations
 	if r.Window {
-		tolerations = withoutDeviceWindow(tolerations, used.Window.Tolerations())
+		tolerations = withoutWindow(tolerations, used.Window.Tolerations(), (*v1alpha1.WindowToleration).OfRequest)
 	}
 	for i := range used.Taints {
 		taint := &used.Taints[i]
 		reason := Reason{Taint: *taint, Device: used.ID, Claim: used.Claim, At: r.began(taint), Position: i}
 		seconds, tolerated := device.Toleration(tolerations, taint.Key, taint.Value, resourcev1.DeviceTaintEffectNoExecute)
-		if tolerated {
-			end, ending := ends(reason.At, seconds)
-			if !ending {
-				continue
-			}
-			reason.At, reason.Tolerated = end, true
-		}
-		because = append(because, reason)
+		because = withDeadline(because, reason, seconds, tolerated)
 	}
 	return because
 }

@@ -3,6 +3,7 @@ package decide
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -15,20 +16,13 @@ import (
 func (r Rules) onNode(because []Reason, pod *tracker.Pod, taints []tracker.Taint) []Reason {
 	tolerations := pod.Tolerations
 	if r.Window {
-		tolerations = withoutWindow(tolerations, pod.Window.Tolerations())
+		tolerations = withoutWindow(tolerations, pod.Window.Tolerations(), (*v1alpha1.WindowToleration).OfPod)
 	}
 	for i := range taints {
 		taint := &taints[i]
-		reason := Reason{Taint: *taint, At: later(r.began(taint), pod.Bound), Position: i}
+		reason := Reason{Taint: *taint, At: Later(r.began(taint), pod.Bound), Position: i}
 		seconds, tolerated := r.podToleration(tolerations, taint)
-		if tolerated {
-			end, ending := ends(reason.At, seconds)
-			if !ending {
-				continue
-			}
-			reason.At, reason.Tolerated = end, true
-		}
-		because = append(because, reason)
+		because = withDeadline(because, reason, seconds, tolerated)
 	}
 	return because
 }
@@ -36,7 +30,7 @@ func (r Rules) onNode(because []Reason, pod *tracker.Pod, taints []tracker.Taint
 // podToleration returns for how long the first matching toleration lasts, nil for
 // ever. No other counts (NE-04).
 func (r Rules) podToleration(tolerations []corev1.Toleration, taint *tracker.Taint) (seconds *int64, tolerated bool) {
-	native := corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}
+	native := taint.Native()
 	for i := range tolerations {
 		if r.Tolerates(&tolerations[i], &native) {
 			return tolerations[i].TolerationSeconds, true

@@ -40,43 +40,27 @@ func (r *Reason) Origin() Origin {
 	return Origin{source: r.Taint.Source, device: r.Device, position: r.Position}
 }
 
+// ranks orders reasons of the same deadline (DE-28).
+var ranks = map[tracker.SourceKind]int{tracker.SourceRule: 0, tracker.SourcePatch: 0, tracker.SourceSlice: 1, tracker.SourceNode: 2}
+
 // compareReasons orders reasons by deadline, and where that is the same rules by
 // name, then taints of slices by driver, pool, device and position (DE-28), then
 // those of the node. What is left decides nothing and makes the order total.
 func compareReasons(a, b Reason) int {
-	if order := cmp.Or(a.At.Compare(b.At), cmp.Compare(rank(a.Taint.Source.Kind), rank(b.Taint.Source.Kind))); order != 0 {
+	kind := a.Taint.Source.Kind
+	order := cmp.Or(a.At.Compare(b.At), cmp.Compare(ranks[kind], ranks[b.Taint.Source.Kind]))
+	switch {
+	case order != 0:
 		return order
-	}
-	switch a.Taint.Source.Kind {
-	case tracker.SourceRule, tracker.SourcePatch:
-		if order := cmp.Compare(a.Taint.Source.Name, b.Taint.Source.Name); order != 0 {
-			return order
-		}
-	case tracker.SourceNode:
-		if order := cmp.Compare(a.Taint.String(), b.Taint.String()); order != 0 {
-			return order
-		}
-	case tracker.SourceSlice:
+	case kind == tracker.SourceRule, kind == tracker.SourcePatch:
+		order = cmp.Compare(a.Taint.Source.Name, b.Taint.Source.Name)
+	case kind == tracker.SourceNode:
+		order = cmp.Compare(a.Taint.String(), b.Taint.String())
 	}
 	return cmp.Or(
-		compareDevices(a.Device, b.Device),
+		order,
+		cmp.Compare(a.Device.Driver, b.Device.Driver), cmp.Compare(a.Device.Pool, b.Device.Pool), cmp.Compare(a.Device.Name, b.Device.Name),
 		cmp.Compare(a.Position, b.Position),
-		cmp.Compare(a.Claim.Namespace, b.Claim.Namespace),
-		cmp.Compare(a.Claim.Name, b.Claim.Name),
+		cmp.Compare(a.Claim.Namespace, b.Claim.Namespace), cmp.Compare(a.Claim.Name, b.Claim.Name),
 	)
-}
-
-func compareDevices(a, b device.ID) int {
-	return cmp.Or(cmp.Compare(a.Driver, b.Driver), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Name, b.Name))
-}
-
-func rank(kind tracker.SourceKind) int {
-	switch kind {
-	case tracker.SourceRule, tracker.SourcePatch:
-		return 0
-	case tracker.SourceSlice:
-		return 1
-	case tracker.SourceNode:
-	}
-	return 2
 }

@@ -36,7 +36,7 @@ func newBucket(limit Limit) *bucket {
 // lack returns the time until all used tokens are refilled. After the clock was set back,
 // this is at most the time to fill an empty bucket.
 func (b *bucket) lack(now time.Time) time.Duration {
-	if latest := now.Add(time.Duration(b.burst()) * b.interval()); b.full.Sub(latest) > disorder {
+	if latest := now.Add(time.Duration(b.Burst) * b.interval()); b.full.Sub(latest) > disorder {
 		b.full = latest
 	}
 	return max(b.full.Sub(now), 0)
@@ -46,7 +46,7 @@ func (b *bucket) lack(now time.Time) time.Duration {
 // computed as if all pods that hold one leave now. A pod that leaves later makes the wait
 // longer; a pod that leaves now does not.
 func (b *bucket) wait(now time.Time, more int) time.Duration {
-	return max(b.lack(now)+time.Duration(b.held+more-b.burst()+1)*b.interval(), 0)
+	return max(b.lack(now)+time.Duration(b.held+more-b.Burst+1)*b.interval(), 0)
 }
 
 // settle ends the hold of a pod on a token. The refill of a used token starts only now,
@@ -62,7 +62,7 @@ func (b *bucket) settle(now time.Time, key tracker.Key, used bool) {
 	b.returned += back
 	b.full = now.Add(lack + b.interval() - back)
 	b.used[key] = b.full.Add(b.returned)
-	if len(b.used) > 2*b.burst() {
+	if len(b.used) > 2*b.Burst {
 		maps.DeleteFunc(b.used, func(_ tracker.Key, full time.Time) bool { return !full.Add(-b.returned).After(now) })
 	}
 }
@@ -70,7 +70,7 @@ func (b *bucket) settle(now time.Time, key tracker.Key, used bool) {
 // change sets another limit. The number of available tokens stays the same, but is at
 // most the new burst: a change does not allow another burst.
 func (b *bucket) change(now time.Time, limit Limit) {
-	lack := max(float64(limit.burst()-b.burst())+float64(b.lack(now))/float64(b.interval()), 0)
+	lack := max(float64(limit.Burst-b.Burst)+float64(b.lack(now))/float64(b.interval()), 0)
 	b.Limit, b.full = limit, now.Add(time.Duration(math.Ceil(lack*float64(limit.interval()))))
 	clear(b.used)
 }

@@ -12,8 +12,8 @@ import (
 type Limit struct {
 	// Policy is the UID of the EvictionPolicy.
 	Policy types.UID
-	// PerSecond is the number of pods that may leave in a second, at least one. Burst is
-	// the number that may leave at once, PerSecond if not positive.
+	// PerSecond is the number of pods that may leave in a second, and Burst the number that
+	// may leave at once. Both are one at least.
 	PerSecond, Burst int
 }
 
@@ -31,13 +31,6 @@ func LimitsOf(policies []*eviction.Policy) []Limit {
 // interval returns the time to refill one token, rounded up so that the pace is never
 // exceeded.
 func (l Limit) interval() time.Duration {
-	rate := time.Duration(max(l.PerSecond, 1))
+	rate := time.Duration(l.PerSecond)
 	return (time.Second + rate - 1) / rate
-}
-
-func (l Limit) burst() int {
-	if l.Burst > 0 {
-		return l.Burst
-	}
-	return max(l.PerSecond, 1)
 }

@@ -32,7 +32,7 @@ func (c *counted) left(now time.Time) {
 
 // tokens returns how many there are if so many pods are on their way.
 func (c *counted) tokens(now time.Time, out int) int {
-	tokens := c.limit.burst() - out
+	tokens := c.limit.Burst - out
 	for _, at := range c.again {
 		if at.After(now) {
 			tokens--
@@ -88,7 +88,7 @@ func TestATokenThatComesBackWasNeverTaken(t *testing.T) {
 
 // available returns how many pods may go now, of two more than the burst. None does.
 func available(q *Queue, now time.Time, limit Limit) (tokens int) {
-	probes := pods("probe", limit.burst()+2)
+	probes := pods("probe", limit.Burst+2)
 	for _, name := range probes {
 		if q.Ask(now, key(name), []Limit{limit}) {
 			tokens++

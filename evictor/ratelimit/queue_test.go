@@ -30,14 +30,6 @@ func TestPodsLeaveInTheirOrder(t *testing.T) {
 		}
 	})
 
-	t.Run("without a burst as many as leave in a second", func(t *testing.T) {
-		t.Parallel()
-		q := NewQueue()
-		for i, name := range pods("p", 6) {
-			require.Equal(t, i < 5, goes(q, noon, name, rate("a", 5, 0)), name)
-		}
-	})
-
 	t.Run("who comes when others wait does not go before them", func(t *testing.T) {
 		t.Parallel()
 		q, a := NewQueue(), rate("a", 1, 1)
@@ -498,7 +490,5 @@ func TestLimitsOfPolicies(t *testing.T) {
 		{UID: "none"}, {UID: "u", Pace: &eviction.Pace{PerSecond: 5, Burst: 7}},
 	}))
 	require.Empty(t, LimitsOf(nil))
-	require.Equal(t, time.Second, Limit{}.interval(), "nonsense is slow")
-	require.Equal(t, 1, Limit{}.burst())
 	require.Equal(t, 333333334*time.Nanosecond, rate("a", 3, 0).interval(), "rounded up")
 }

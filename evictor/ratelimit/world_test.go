@@ -59,7 +59,7 @@ func requirePace(t *testing.T, limit Limit, left []time.Time) {
 	for i, at := range left {
 		ahead := float64(i) - at.Sub(left[0]).Seconds()*float64(limit.PerSecond)
 		least = min(least, ahead)
-		if ahead-least+1 > float64(limit.burst())+1e-6 {
+		if ahead-least+1 > float64(limit.Burst)+1e-6 {
 			require.Failf(t, "too fast", "%+v: %d pods too many by %s", limit, i, at)
 		}
 	}
