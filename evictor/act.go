@@ -13,7 +13,6 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
-	"github.com/tollgate-dev/tollgate/evictor/confirm"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -78,7 +77,7 @@ func (e *Evictor) request(ctx context.Context, goal *target, pass checks.Pass) (
 // order returns the requests to be made for a pod.
 func (e *Evictor) order(goal *target) act.Order {
 	what := act.Order{
-		Pod: goal.pod, Cause: goal.cause.Taint.Source.Kind, Method: e.method(goal, goal.cause), Mark: e.mark(goal),
+		Pod: goal.pod, Cause: goal.cause.Taint.Source.Kind, Method: goal.method(goal.cause), Mark: goal.mark(),
 		Holds: func() error { return e.still(goal) },
 	}
 	if what.Method == act.Evict || what.Mark == v1alpha1.EvictionMarkByEvictionAPI {
@@ -88,10 +87,10 @@ func (e *Evictor) order(goal *target) act.Order {
 }
 
 // mark returns how a pod is marked before it is deleted, empty for not at all.
-func (e *Evictor) mark(goal *target) v1alpha1.EvictionMark {
-	policy := goal.cause.Treatment.Policy
+func (t *target) mark() v1alpha1.EvictionMark {
+	policy := t.cause.Treatment.Policy
 	switch {
-	case !e.book.canMark(goal.pod.Key):
+	case t.entry.unmarkable >= markTries:
 		return ""
 	case policy == nil:
 		return v1alpha1.EvictionMarkBefore
@@ -112,7 +111,7 @@ func (e *Evictor) still(goal *target) error {
 	switch {
 	case !e.options.Leads():
 		return errNotLeading
-	case !e.confirm.Recent(confirm.ObjectOf(goal.cause.Taint.Source)):
+	case !e.confirm.Recent(goal.cause.Taint.Source.Named()):
 		return errOutdated
 	}
 	return nil
@@ -121,12 +120,12 @@ func (e *Evictor) still(goal *target) error {
 // method returns how a pod is made to leave because of a reason. A pod is deleted in spite of its
 // budget only if that did not let it go before: however long it was held by anything else, its budget is
 // asked.
-func (e *Evictor) method(goal *target, reason *dueReason) act.Method {
+func (t *target) method(reason *dueReason) act.Method {
 	policy := reason.Treatment.Policy
 	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict {
 		return act.Delete
 	}
-	if end, ending := reason.patience(); ending && !goal.now.Before(end) && e.book.wasBlocked(goal.pod.Key) {
+	if end, ending := reason.patience(); ending && !t.now.Before(end) && t.entry.blocked {
 		return act.Delete
 	}
 	return act.Evict
@@ -144,11 +143,11 @@ func (r *dueReason) patience() (end time.Time, ending bool) {
 // blocked records that its budget did not let a pod go, and adds the reasons that this holds: those for
 // which the same budget is to be asked. For any other the pod still leaves.
 func (e *Evictor) blocked(ctx context.Context, goal *target, done act.Attempt, err error, held heldReasons) {
-	now := e.failed(ctx, goal.pod.Key, done, err)
-	wait := min(blockedBase<<min(now.failures-1, 5), checks.Recheck)
+	goal.entry = e.failed(ctx, goal.pod.Key, done, err)
+	wait := min(blockedBase<<min(goal.entry.failures-1, 5), checks.Recheck)
 	for i := range goal.due {
 		reason := &goal.due[i]
-		if reason.held != nil || (reason != goal.cause && e.method(goal, reason) != act.Evict) {
+		if reason.held != nil || (reason != goal.cause && goal.method(reason) != act.Evict) {
 			continue
 		}
 		hold := checks.NewHold(checks.Budget, reason.Treatment.Policy)

@@ -49,8 +49,8 @@ func (a *awayEffector) note(what func()) {
 func TestI03(t *testing.T) {
 	t.Parallel()
 	for name, outage := range map[string]time.Duration{
-		"I03 those who hung in a short outage leave at the pace":            DefaultAttemptTimeout / 2,
-		"I03 those whose attempts ended in a long outage leave at the pace": 3 * DefaultAttemptTimeout,
+		"I03 those who hung in a short outage leave at the pace":            attemptTimeout / 2,
+		"I03 those whose attempts ended in a long outage leave at the pace": 3 * attemptTimeout,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

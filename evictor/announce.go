@@ -122,7 +122,7 @@ func (a *announcer) heldUp(key tracker.Key, cause tracker.SourceKind, err error)
 // wrote it into, and the device.
 func whatFor(cause *decide.Reason) string {
 	author := cause.Taint.Author()
-	text := "taint " + cause.Taint.String() + " of " + reference(author, "").Kind + " " + author.Name
+	text := "taint " + cause.Taint.String() + " of " + author.Kind.Object() + " " + author.Name
 	if author.Kind.OnDevice() {
 		text += ", device " + cause.Device.String()
 	}
@@ -207,18 +207,13 @@ func (a *announcer) due(end bool) map[tracker.Source]tally {
 	return due
 }
 
+// apiVersions are those of the objects that carry taints, and of patches.
+var apiVersions = map[tracker.SourceKind]string{
+	tracker.SourceNode: "v1", tracker.SourceSlice: resourcev1.SchemeGroupVersion.String(),
+	tracker.SourceRule: resourcev1.SchemeGroupVersion.String(), tracker.SourcePatch: v1alpha1.GroupVersion.String(),
+}
+
 // reference names the object that is known under a source of taints.
 func reference(source tracker.Source, uid types.UID) *corev1.ObjectReference {
-	ref := &corev1.ObjectReference{Name: source.Name, UID: uid}
-	switch source.Kind {
-	case tracker.SourceNode:
-		ref.APIVersion, ref.Kind = "v1", "Node"
-	case tracker.SourceSlice:
-		ref.APIVersion, ref.Kind = resourcev1.SchemeGroupVersion.String(), "ResourceSlice"
-	case tracker.SourceRule:
-		ref.APIVersion, ref.Kind = resourcev1.SchemeGroupVersion.String(), "DeviceTaintRule"
-	case tracker.SourcePatch:
-		ref.APIVersion, ref.Kind = v1alpha1.GroupVersion.String(), "ResourceSlicePatch"
-	}
-	return ref
+	return &corev1.ObjectReference{APIVersion: apiVersions[source.Kind], Kind: source.Kind.Object(), Name: source.Name, UID: uid}
 }

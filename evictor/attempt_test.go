@@ -7,12 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
-	"github.com/tollgate-dev/tollgate/evictor/breaker"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
-	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
 // defective panics on the pod with that name, and evicts all others.
@@ -68,13 +65,13 @@ func TestINV4APanicInAnAttemptKeepsNothing(t *testing.T) {
 // trippedFor are breakers of which that of one policy holds all pods.
 type trippedFor string
 
-func (t trippedFor) Ask(_ types.UID, policies []*eviction.Policy, _ breaker.Cause) breaker.Answer {
-	for _, policy := range policies {
+func (t trippedFor) Ask(_ checks.Now, of *checks.Eviction) checks.Answer {
+	for _, policy := range of.Treatment.Breakers {
 		if policy.Name == string(t) {
-			return breaker.Answer{HeldBy: policy}
+			return checks.Answer{Hold: checks.NewHold(checks.BreakerTripped, policy)}
 		}
 	}
-	return breaker.Answer{Permit: &breaker.Permit{}}
+	return checks.Answer{}
 }
 
 // TestReasonsBesideABreaker shows pods with several reasons to leave, of which a breaker holds one.
@@ -106,7 +103,7 @@ func TestReasonsBesideABreaker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inWorld(t, func(w *world) {
-				w.options.Breakers = trippedFor("p")
+				w.options.Breaker = trippedFor("p").Ask
 				w.setPolicy(newPolicy("p", bounded, "gpu"))
 				w.start()
 				test(w)
@@ -125,7 +122,7 @@ func TestPlacesOfPodsWithSeveralReasons(t *testing.T) {
 			t.Parallel()
 			inWorld(t, func(w *world) {
 				const pods = 100
-				w.options.Breakers = trippedFor("p")
+				w.options.Breaker = trippedFor("p").Ask
 				w.setPolicy(newPolicy("p", func(spec *evictionSpec) { policy(spec); paced(1000, 1000)(spec) }, "gpu"), newPolicy("q", paced(10, 10), "zzz"))
 				w.start()
 				w.allow("web", 0)

@@ -138,8 +138,8 @@ func (b *book) empty() {
 	})
 }
 
-// plan enters an eviction, or the new deadline of one.
-func (b *book) plan(key tracker.Key, decision decide.Decision) {
+// plan enters an eviction, or the new deadline of one, and returns the entry as it is then.
+func (b *book) plan(key tracker.Key, decision decide.Decision) (planned entry) {
 	rules := rulesAmong(decision.Because)
 	b.update(func() []tracker.Source {
 		e, ok := b.entries[key]
@@ -149,25 +149,13 @@ func (b *book) plan(key tracker.Key, decision decide.Decision) {
 		}
 		before := e.rules
 		e.at, e.source, e.rules = decision.At, decision.Because[0].Taint.Source.Kind, rules
+		planned = *e
 		if slices.Equal(before, rules) {
 			return nil
 		}
 		return distinct(sets.New(before...).SymmetricDifference(sets.New(rules...)).UnsortedList())
 	})
-}
-
-// canMark reports whether the condition should still be tried.
-func (b *book) canMark(key tracker.Key) (can bool) {
-	can = true
-	b.with(key, func(e *entry) { can = e.unmarkable < markTries })
-	return can
-}
-
-// entered returns when an eviction was entered, by the local clock; now if it was not.
-func (b *book) entered(key tracker.Key) time.Time {
-	entered := b.local()
-	b.with(key, func(e *entry) { entered = e.entered })
-	return entered
+	return planned
 }
 
 // try enters that an attempt begins.
@@ -209,12 +197,6 @@ func (b *book) postponed(key tracker.Key) heldReasons {
 	return held
 }
 
-// wasBlocked reports whether a budget did not let a pod go.
-func (b *book) wasBlocked(key tracker.Key) (blocked bool) {
-	b.with(key, func(e *entry) { blocked = e.blocked })
-	return blocked
-}
-
 // fail enters a failed attempt and returns the entry as it is then.
 func (b *book) fail(key tracker.Key, failure act.Failure, done act.Attempt) entry {
 	b.mu.Lock()
@@ -249,17 +231,6 @@ func (b *book) fail(key tracker.Key, failure act.Failure, done act.Attempt) entr
 // one that has to leave and as one that has left, rather than not at all. Where the
 // watch was faster than the answer, the pod is among the unanswered until it is counted.
 func (b *book) close(key tracker.Key, outcome act.Outcome, learn func(tracker.Key)) (ended entry, was act.Outcome, ok bool) {
-	ended, outcome, ok = b.take(key, outcome)
-	if learn != nil {
-		learn(key)
-	}
-	if rules := distinct(slices.Concat(ended.rules, ended.asked)); len(rules) > 0 {
-		b.changed(rules)
-	}
-	return ended, outcome, ok
-}
-
-func (b *book) take(key tracker.Key, outcome act.Outcome) (ended entry, was act.Outcome, ok bool) {
 	b.with(key, func(e *entry) {
 		delete(b.entries, key)
 		delete(b.unanswered, key)
@@ -273,6 +244,12 @@ func (b *book) take(key tracker.Key, outcome act.Outcome) (ended entry, was act.
 		}
 		ended, ok = *e, true
 	})
+	if learn != nil {
+		learn(key)
+	}
+	if rules := distinct(slices.Concat(ended.rules, ended.asked)); len(rules) > 0 {
+		b.changed(rules)
+	}
 	return ended, outcome, ok
 }
 
@@ -291,25 +268,6 @@ type counts struct {
 	// overdue is for how long the pod has had to leave that should have left first, of those that
 	// nothing holds; zero for none.
 	overdue time.Duration
-}
-
-// counts returns the numbers at now.
-func (b *book) counts(now time.Time) counts {
-	c := counts{pending: map[tracker.SourceKind]int{}, held: map[tracker.SourceKind]map[checks.Reason]int{}}
-	for _, kind := range carrierKinds {
-		c.held[kind] = map[checks.Reason]int{}
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for key, e := range b.entries {
-		c.pending[e.source]++
-		if held := b.held.pods[key]; held != nil {
-			c.held[e.source][held.holds[0].reason]++
-		} else {
-			c.overdue = max(c.overdue, now.Sub(e.at))
-		}
-	}
-	return c
 }
 
 // recover is called when a request went well. It returns the evictions that wait

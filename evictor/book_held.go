@@ -68,7 +68,9 @@ func (b *book) hold(key tracker.Key, holds []hold, now time.Time) {
 
 // sameHold reports whether two holds count in the same episodes. The author counts too: the
 // controllers may adopt a rule for a ResourceSlicePatch that was made anew under its name.
-func sameHold(a, b hold) bool { return a.episode == b.episode && a.author == b.author }
+func sameHold(a, b hold) bool {
+	return a.episode(a.carrier) == b.episode(b.carrier) && a.author == b.author
+}
 
 // free records that a pod is not held any more: by nothing at all, or, with tried false,
 // by nothing but what only an attempt can tell.
@@ -80,7 +82,7 @@ func (b *book) free(key tracker.Key, tried bool) {
 		}
 		after := &heldPod{since: before.since}
 		for i := range before.holds {
-			if !tried && before.holds[i].reason.FoundByRequest() {
+			if !tried && before.holds[i].Reason.FoundByRequest() {
 				after.holds = append(after.holds, before.holds[i])
 			}
 		}
@@ -100,7 +102,7 @@ func (b *book) tripped(key tracker.Key) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	h, ok := b.held.pods[key]
-	return ok && slices.ContainsFunc(h.holds, func(h hold) bool { return h.reason == checks.BreakerTripped })
+	return ok && slices.ContainsFunc(h.holds, func(h hold) bool { return h.Reason == checks.BreakerTripped })
 }
 
 // heldKeys returns the pods that a policy holds, all if its UID is empty.
@@ -109,36 +111,40 @@ func (b *book) heldKeys(policy types.UID) []tracker.Key {
 	defer b.mu.Unlock()
 	var keys []tracker.Key
 	for key, h := range b.held.pods {
-		if policy == "" || slices.ContainsFunc(h.holds, func(h hold) bool { return h.episode.policy == policy }) {
+		if policy == "" || slices.ContainsFunc(h.holds, func(h hold) bool { return h.Policy == policy }) {
 			keys = append(keys, key)
 		}
 	}
 	return keys
 }
 
-func (b *book) allHeld() []Held {
+// Held returns the pods that are held, each with what holds its earliest reason. It
+// costs what is held, whatever else is pending.
+func (e *Evictor) Held() []Held {
+	b := e.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	list := make([]Held, 0, len(b.held.pods))
 	for key, h := range b.held.pods {
 		first := &h.holds[0]
 		list = append(list, Held{
-			Key: key, Carrier: first.author, Reason: first.reason,
-			Policy: first.episode.policy, PolicyName: first.policy, Since: h.since,
+			Key: key, Carrier: first.author, Reason: first.Reason,
+			Policy: first.Policy, PolicyName: first.PolicyName, Since: h.since,
 		})
 	}
 	return list
 }
 
-// heldByBreaker returns how many pods the breaker of each policy holds.
-func (b *book) heldByBreaker() map[types.UID]int {
+// HeldByPolicy returns how many pods the breaker of each policy holds.
+func (e *Evictor) HeldByPolicy() map[types.UID]int {
+	b := e.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	counts := map[types.UID]int{}
 	for _, h := range b.held.pods {
 		for i := range h.holds {
-			reason, policy := h.holds[i].reason, h.holds[i].episode.policy
-			isSame := func(before hold) bool { return before.reason == reason && before.episode.policy == policy }
+			reason, policy := h.holds[i].Reason, h.holds[i].Policy
+			isSame := func(before hold) bool { return before.Reason == reason && before.Policy == policy }
 			if reason == checks.BreakerTripped && !slices.ContainsFunc(h.holds[:i], isSame) {
 				counts[policy]++
 			}
@@ -147,12 +153,15 @@ func (b *book) heldByBreaker() map[types.UID]int {
 	return counts
 }
 
-// heldFor returns how many pods are held because of a rule or a patch, and what holds
-// most of them. It costs what is held because of that one.
-func (b *book) heldFor(rule types.UID) (pods int, most toldOf) {
+// HeldFor returns how many pods are held that have to leave because of the
+// DeviceTaintRule or the ResourceSlicePatch with that UID, none if it is empty, and of what holds most of them the
+// reason, as conditions have it, and why that is and what ends it. It costs what is held because of that one.
+func (e *Evictor) HeldFor(rule types.UID) (pods int, reason, why string) {
+	b := e.book
 	b.mu.Lock()
 	held := slices.Collect(maps.Values(b.held.because[rule]))
 	b.mu.Unlock()
+	var most toldOf
 	for of, tally := range tallied(held) {
 		if of.carrier.UID != rule {
 			continue
@@ -162,7 +171,7 @@ func (b *book) heldFor(rule types.UID) (pods int, most toldOf) {
 			most = tally
 		}
 	}
-	return pods, most
+	return pods, most.reason.Condition(), most.reason.Explain(most.policy)
 }
 
 // set records what holds a pod, nil for nothing.
@@ -216,7 +225,7 @@ func tallied(pods []*heldPod) map[episode]toldOf {
 		pod.eachEpisode(func(of episode, one *hold, quiet bool) {
 			tally, ok := tallies[of]
 			if !ok {
-				tally = toldOf{episode: of, policy: one.policy, taint: one.taint, quiet: quiet}
+				tally = toldOf{episode: of, policy: one.PolicyName, taint: one.taint, quiet: quiet}
 			}
 			tally.pods++
 			tallies[of] = tally
@@ -232,9 +241,10 @@ func (h *heldPod) eachEpisode(visit func(of episode, one *hold, quiet bool)) {
 	for i := range h.holds {
 		one := &h.holds[i]
 		written := one.author != one.carrier
-		visit(one.episode, one, written)
-		if written && !slices.ContainsFunc(h.holds[:i], func(before hold) bool { return before.whole() == one.whole() }) {
-			visit(one.whole(), one, false)
+		visit(one.episode(one.carrier), one, written)
+		whole := one.episode(one.author)
+		if written && !slices.ContainsFunc(h.holds[:i], func(before hold) bool { return before.episode(before.author) == whole }) {
+			visit(whole, one, false)
 		}
 	}
 }

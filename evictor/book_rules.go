@@ -17,11 +17,12 @@ type count struct {
 	pods int
 }
 
-// evictedBy returns how many pods were evicted with that rule among the reasons.
-func (b *book) evictedBy(rule types.UID) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.evicted[rule].pods
+// EvictedBy returns how many pods this evictor evicted with the DeviceTaintRule or the
+// ResourceSlicePatch of that UID among the reasons.
+func (e *Evictor) EvictedBy(rule types.UID) int {
+	e.book.mu.Lock()
+	defer e.book.mu.Unlock()
+	return e.book.evicted[rule].pods
 }
 
 // count counts a pod that was evicted because of rules. The caller holds the lock. A
@@ -34,9 +35,13 @@ func (b *book) count(rules []tracker.Source) {
 	}
 }
 
-// unansweredFor returns the pods with that rule among their reasons of which it is not
-// known what came of the last request.
-func (b *book) unansweredFor(rule types.UID) []tracker.Key {
+// Unanswered returns the pods, in no order, of which it is not known whether they have
+// left because of what this evictor asked for, with the DeviceTaintRule or the
+// ResourceSlicePatch of that UID among the reasons. The watch may have told of their end. EvictedBy counts them later,
+// if at all: who adds both up asks for the unanswered first, or misses what is answered
+// in between.
+func (e *Evictor) Unanswered(rule types.UID) []tracker.Key {
+	b := e.book
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var keys []tracker.Key
@@ -48,28 +53,22 @@ func (b *book) unansweredFor(rule types.UID) []tracker.Key {
 	return keys
 }
 
-// Unanswered returns the pods, in no order, of which it is not known whether they have
-// left because of what this evictor asked for, with the DeviceTaintRule or the
-// ResourceSlicePatch of that UID among the reasons. The watch may have told of their end. EvictedBy counts them later,
-// if at all: who adds both up asks for the unanswered first, or misses what is answered
-// in between.
-func (e *Evictor) Unanswered(rule types.UID) []tracker.Key { return e.book.unansweredFor(rule) }
-
 // distinct sorts rules and drops those that are there again.
 func distinct(rules []tracker.Source) []tracker.Source {
 	slices.SortFunc(rules, compareSources)
 	return slices.Compact(rules)
 }
 
-// forget drops what was counted for a rule or a patch that does not exist any more.
-func (b *book) forget(rule types.UID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.evicted, rule)
+// Forget drops what was counted for a DeviceTaintRule or a ResourceSlicePatch that does
+// not exist any more.
+func (e *Evictor) Forget(rule types.UID) {
+	e.book.mu.Lock()
+	defer e.book.mu.Unlock()
+	delete(e.book.evicted, rule)
 }
 
 // forgetGone drops what was counted for rules of that name that do not exist any
-// more. Whoever calls forget need not have known them: a rule may be deleted before
+// more. Whoever calls Forget need not have known them: a rule may be deleted before
 // anybody has thought of its status.
 func (b *book) forgetGone(name string) {
 	b.mu.Lock()

@@ -19,6 +19,13 @@ func emptyBook() *book {
 	return newBook(func([]tracker.Source) {}, func(tracker.Source) bool { return true }, func() time.Time { return time.Time{} })
 }
 
+// evictedBy and unansweredFor are what an evictor with this book says of a rule.
+func (b *book) evictedBy(rule types.UID) int { return (&Evictor{book: b}).EvictedBy(rule) }
+
+func (b *book) unansweredFor(rule types.UID) []tracker.Key {
+	return (&Evictor{book: b}).Unanswered(rule)
+}
+
 func TestBook(t *testing.T) {
 	t.Parallel()
 
@@ -41,7 +48,6 @@ func TestBook(t *testing.T) {
 		t.Parallel()
 		b := emptyBook()
 		require.Equal(t, entry{failure: act.Denied, failures: 1}, b.fail(tracker.Key{}, act.Denied, act.Attempt{}))
-		require.True(t, b.canMark(tracker.Key{}))
 		_, _, ok := b.close(tracker.Key{}, act.Gone, nil)
 		require.False(t, ok)
 	})

@@ -2,14 +2,12 @@ package evictor
 
 import (
 	"cmp"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
@@ -22,14 +20,10 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// The defaults of Options.
-const (
-	DefaultWorkers        = 64
-	DefaultMaxAge         = 5 * time.Second
-	DefaultAttemptTimeout = 10 * time.Second
-)
+// DefaultMaxAge is the default of MaxAge.
+const DefaultMaxAge = 5 * time.Second
 
-// Options configure an Evictor. Fields without a default are required.
+// Options configure an Evictor. Fields are required, unless they say what stands for them.
 type Options struct {
 	Source
 	Requests
@@ -50,8 +44,7 @@ type Source struct {
 	Tracker *tracker.Tracker
 	// Synced reports whether the tracker has all objects that existed at the start.
 	Synced func() bool
-	// Missing returns the names of the objects that Synced waits for, for the log; nil if
-	// that is not known.
+	// Missing returns the names of the objects that Synced waits for, for the log.
 	Missing func() []string
 }
 
@@ -64,7 +57,7 @@ type Requests struct {
 	// in whatever version they are served; nil where taints of devices do not evict.
 	Carriers confirm.Carriers
 	// Workers is how many pods that use claims, and how many that do not, are evicted
-	// at once; DefaultWorkers when zero.
+	// at once.
 	Workers int
 	// MaxAge is how old the last reading of the object that carries a taint may be when
 	// a pod is evicted because of it; DefaultMaxAge when zero.
@@ -77,7 +70,7 @@ type Events struct {
 	// not share the limits of the client of the requests.
 	Recorder recorder
 	// DeviceRecorder writes those about taints of devices, which have another source
-	// component (DE-42); Recorder when nil.
+	// component (DE-42).
 	DeviceRecorder recorder
 }
 
@@ -85,11 +78,10 @@ type Events struct {
 type Lease struct {
 	// Leads reports whether this replica still holds the lease: a process that was frozen
 	// may have lost it (H05). It is called at the beginning of an attempt and again before
-	// each request that changes something. Nil stands for always.
+	// each request that changes something.
 	Leads func() bool
 	// AttemptTimeout bounds all requests of one attempt together, and with that
-	// for how long it may be frozen; DefaultAttemptTimeout when zero. With leader
-	// election it must be no longer than the lease lasts beyond the time for which
+	// for how long it may be frozen. It must be no longer than the lease lasts beyond the time for which
 	// Leads returns true after a renewal (leaseDuration - renewDeadline): an attempt
 	// that began while this replica led is then over before another can take the
 	// lease.
@@ -102,27 +94,24 @@ type Clocks struct {
 	// measured by it, and nothing else: it may jump either way by hours, when the server's
 	// clock is set or another server answers.
 	Clock clock.WithTicker
-	// Local is the clock of this machine. Sleeps and ages are measured by it; Clock
-	// when nil.
+	// Local is the clock of this machine. Sleeps and ages are measured by it.
 	Local clock.WithTicker
 }
 
 // Decisions are the settings and policies by which pods are evicted or held.
 type Decisions struct {
 	Rules decide.Rules
-	// Mode is how far taints have an effect at all; ModeReplace when empty.
+	// Mode is how far taints have an effect at all.
 	Mode Mode
 	// Policies returns the EvictionPolicies in force; nil for none. NamespaceLabels
-	// returns the labels of a namespace, and false if they are not known, which nil
-	// stands for.
+	// returns the labels of a namespace, and false if they are not known.
 	Policies        func() *eviction.Set
 	NamespaceLabels func(name string) (labels.Labels, bool)
-	// Breakers bound how many pods leave in a window. Without any, pods that a breaker
-	// is to bound are held.
-	Breakers checks.Breakers
+	// Breaker is the check that bounds how many pods leave in a window.
+	Breaker checks.Check
 }
 
-// Listeners are functions that the evictor calls, which must not block. Each may be nil.
+// Listeners are functions that the evictor calls, which must not block.
 type Listeners struct {
 	// FitChanged is called with whether the mode fits the cluster, whenever that changes.
 	FitChanged func(ModeFinding)
@@ -141,7 +130,7 @@ type Evictor struct {
 	local    clock.WithTicker
 	metrics  *Metrics
 	effector act.Effector
-	late     *act.LateMarks
+	requests *act.Requests
 	book     *book
 	confirm  *confirm.Confirmer
 	announce *announcer
@@ -150,9 +139,8 @@ type Evictor struct {
 	fit      *modeCheck
 	round    round
 	// standing are the checks that give nothing, and granting those that give something to a pod,
-	// the last of which is breaker.
+	// the last of which is that of the breakers.
 	standing, granting checks.List
-	breaker            checks.Check
 	rates              *ratelimit.Queue
 	disruption         *checks.NodeDisruption
 	loops              *checks.Loops
@@ -171,20 +159,15 @@ type Evictor struct {
 }
 
 // New returns an evictor. It starts nothing: that is what Start does.
-func New(options Options) (*Evictor, error) {
-	if options.Client == nil {
-		return nil, errors.New("evictor needs a client")
-	}
-	if options.Tracker == nil || options.Synced == nil || options.Recorder == nil || options.Clock == nil || options.Metrics == nil {
-		return nil, errors.New("evictor needs a tracker, synced, a recorder, a clock and metrics")
-	}
-	options = withDefaults(options)
-	late := act.NewLateMarks(options.Client, options.Clock, options.Leads)
+func New(options Options) *Evictor {
+	options.MaxAge = cmp.Or(options.MaxAge, DefaultMaxAge)
+	options.Rules.Window = options.Mode == ModeWindow
+	requests := act.New(options.Client, options.Clock, options.Leads)
 	e := &Evictor{
 		options: options, tracker: options.Tracker, clock: options.Clock, local: options.Local, metrics: options.Metrics,
-		effector: act.New(options.Client, options.Clock, late), late: late,
+		effector: requests, requests: requests,
 		announce:   newAnnouncer(options.Recorder, options.DeviceRecorder, options.Metrics, options.Local),
-		odd:        oddTimes{told: map[confirm.Object][]tracker.Taint{}},
+		odd:        oddTimes{told: map[tracker.Source][]tracker.Taint{}},
 		throttle:   newThrottle(2*options.Workers, options.Local),
 		fit:        &modeCheck{mode: options.Mode},
 		rates:      ratelimit.NewQueue(),
@@ -198,52 +181,12 @@ func New(options Options) (*Evictor, error) {
 		Tracker: options.Tracker, NodesDown: e.disruption, Loops: e.loops, Window: options.Mode == ModeWindow, Observe: e.lookAtNodes,
 	})
 	budgets := checks.NewBudgets(checks.BudgetOptions{Of: options.Tracker.Budgets, Pending: e.book.pending, Wake: e.PodsChanged})
-	e.breaker = checks.Breaker(options.Breakers)
-	e.granting = checks.List{checks.Rate(e.rates), budgets.Ask, e.breaker}
+	e.granting = checks.List{checks.Rate(e.rates), budgets.Ask, options.Breaker}
 	e.metrics.counts.Store(new(e.counts))
 	e.confirm = confirm.New(confirm.Options{
 		Tracker: options.Tracker, Nodes: options.Client.CoreV1(), Carriers: options.Carriers, Clock: options.Clock, Local: options.Local,
 		MaxAge: options.MaxAge, AttemptTimeout: options.AttemptTimeout,
 	})
 	e.queues = e.newQueues()
-	return e, nil
+	return e
 }
-
-func withDefaults(o Options) Options {
-	o.Local = cmp.Or(o.Local, o.Clock)
-	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
-	o.MaxAge = cmp.Or(o.MaxAge, DefaultMaxAge)
-	o.AttemptTimeout = cmp.Or(o.AttemptTimeout, DefaultAttemptTimeout)
-	o.Mode = cmp.Or(o.Mode, ModeReplace)
-	o.Rules.Window = o.Mode == ModeWindow
-	if o.Leads == nil {
-		o.Leads = func() bool { return true }
-	}
-	if o.DeviceRecorder == nil {
-		o.DeviceRecorder = o.Recorder
-	}
-	if o.Policies == nil {
-		o.Policies = func() *eviction.Set { return nil }
-	}
-	if o.Breakers == nil {
-		o.Breakers = checks.NoBreakers{}
-	}
-	if o.FitChanged == nil {
-		o.FitChanged = func(ModeFinding) {}
-	}
-	if o.RulesChanged == nil {
-		o.RulesChanged = func([]string) {}
-	}
-	if o.PatchesChanged == nil {
-		o.PatchesChanged = func([]string) {}
-	}
-	return o
-}
-
-// EvictedBy returns how many pods this evictor evicted with the DeviceTaintRule or the
-// ResourceSlicePatch of that UID among the reasons.
-func (e *Evictor) EvictedBy(rule types.UID) int { return e.book.evictedBy(rule) }
-
-// Forget drops what was counted for a DeviceTaintRule or a ResourceSlicePatch that does
-// not exist any more.
-func (e *Evictor) Forget(rule types.UID) { e.book.forget(rule) }

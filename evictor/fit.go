@@ -8,6 +8,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -32,22 +33,17 @@ func (e *Evictor) lookAtNodes(now time.Time) {
 // suspect takes in that a pod is on its way out whose eviction may have been due.
 func (e *Evictor) suspect(pod *tracker.Pod) {
 	now := e.clock.Now()
-	if ours, due := e.book.wasOurs(pod.Key, now); due {
-		e.fit.SawDeletion(now, pod, ours)
-	}
+	e.book.with(pod.Key, func(of *entry) {
+		if !of.at.After(now.Add(earlierElsewhere)) {
+			e.fit.SawDeletion(now, pod, of.sent || of.marked)
+		}
+	})
 }
 
 // earlierElsewhere is how much earlier others may find a pod due. Kubernetes' controllers
 // count from the beginning of the second in which a time is stored, Decide from its end,
 // and what they do takes a moment to be seen.
 const earlierElsewhere = 2 * time.Second
-
-// wasOurs reports whether an eviction was due at now, or would have been a moment later,
-// and whether it was begun here.
-func (b *book) wasOurs(key tracker.Key, now time.Time) (ours, due bool) {
-	b.with(key, func(e *entry) { ours, due = e.sent || e.marked, !e.at.After(now.Add(earlierElsewhere)) })
-	return ours, due
-}
 
 // checkFit looks whether the mode fits what the cluster does, and says when that changes.
 func (e *Evictor) checkFit(ctx context.Context) {
@@ -93,11 +89,22 @@ func (e *Evictor) overdue(now time.Time) int {
 
 // counts returns the numbers of the book. In mode Observe others make pods leave, so that none is overdue.
 func (e *Evictor) counts() counts {
-	numbers := e.book.counts(e.clock.Now())
-	if e.options.Mode == ModeObserve {
-		numbers.overdue = 0
+	b, now := e.book, e.clock.Now()
+	c := counts{pending: map[tracker.SourceKind]int{}, held: map[tracker.SourceKind]map[checks.Reason]int{}}
+	for _, kind := range carrierKinds {
+		c.held[kind] = map[checks.Reason]int{}
 	}
-	return numbers
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, of := range b.entries {
+		c.pending[of.source]++
+		if held := b.held.pods[key]; held != nil {
+			c.held[of.source][held.holds[0].Reason]++
+		} else if e.options.Mode != ModeObserve {
+			c.overdue = max(c.overdue, now.Sub(of.at))
+		}
+	}
+	return c
 }
 
 // asOthersSee returns a situation without the taints that evict for Tollgate alone.
@@ -144,6 +151,6 @@ func (e *Evictor) watchLoops(ctx context.Context, goal *target, now time.Time) {
 	}
 	source := goal.cause.Taint.Author()
 	e.announce.onCarrier(source, e.tracker.UIDOf(source), corev1.EventTypeWarning, loopReason,
-		"Because of taint %s %s. %s", goal.cause.Taint.String(), loop.String(), remedy)
-	logr.FromContextOrDiscard(ctx).Info("eviction loop", "pod", goal.pod.String(), "taint", goal.cause.Taint.String(), "loop", loop.String())
+		"Because of taint %s %s. %s", goal.cause.Taint.String(), loop, remedy)
+	logr.FromContextOrDiscard(ctx).Info("eviction loop", "pod", goal.pod.String(), "taint", goal.cause.Taint.String(), "loop", loop)
 }

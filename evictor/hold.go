@@ -13,17 +13,12 @@ import (
 
 // hold is one reason of a pod that is due and held.
 type hold struct {
-	episode
+	*checks.Hold
 
-	// policy is the name of the policy that holds, taint what is held.
-	policy, taint string
-	// author is the object in which the taint was written: the carrier, or its patch.
-	author tracker.Source
-}
-
-// whole returns the episode of all that the author of the taint is the reason of.
-func (h *hold) whole() episode {
-	return episode{carrier: h.author, reason: h.reason, policy: h.episode.policy}
+	// carrier is the object that carries the taint, and author the one in which it was written: the carrier, or
+	// its patch.
+	carrier, author tracker.Source
+	taint           string
 }
 
 // episode is what holds of many pods have in common: one event tells of them.
@@ -34,13 +29,8 @@ type episode struct {
 	policy types.UID
 }
 
-// newHold returns the hold of a reason that is held.
-func newHold(of *dueReason) hold {
-	return hold{
-		episode: episode{carrier: of.Taint.Source, reason: of.held.Reason, policy: of.held.Policy},
-		policy:  of.held.PolicyName, taint: of.Taint.String(), author: of.Taint.Author(),
-	}
-}
+// episode returns the episode that the hold is part of, because of its carrier or its author.
+func (h *hold) episode(because tracker.Source) episode { return episode{because, h.Reason, h.Policy} }
 
 // Held is a pod that has to leave by now and is held.
 type Held struct {
@@ -54,24 +44,6 @@ type Held struct {
 	PolicyName string
 	// Since is when the pod began to be held, by the API server's clock.
 	Since time.Time
-}
-
-// Held returns the pods that are held, each with what holds its earliest reason. It
-// costs what is held, whatever else is pending.
-func (e *Evictor) Held() []Held { return e.book.allHeld() }
-
-// HeldByPolicy returns how many pods the breaker of each policy holds.
-func (e *Evictor) HeldByPolicy() map[types.UID]int { return e.book.heldByBreaker() }
-
-// HeldFor returns how many pods are held that have to leave because of the
-// DeviceTaintRule or the ResourceSlicePatch with that UID, none if it is empty, and of what holds most of them the
-// reason, as conditions have it, and why that is and what ends it.
-func (e *Evictor) HeldFor(rule types.UID) (pods int, reason, why string) {
-	pods, most := e.book.heldFor(rule)
-	if pods == 0 {
-		return 0, "", ""
-	}
-	return pods, most.reason.Condition(), most.reason.Explain(most.policy)
 }
 
 // WakeHeld has the pods looked at that a policy holds, all that are held if the UID is

@@ -268,24 +268,12 @@ func TestJ01(t *testing.T) {
 			t.Parallel()
 			inWorld(t, func(w *world) {
 				r := &rooms{gone: func() int { return w.gone(10) + w.goneOf(podA) }}
-				w.options.Breakers, w.options.Workers = r, 1
+				w.options.Breaker, w.options.Workers = r.Ask, 1
 				w.setPolicy(newPolicy("p", bounded))
 				test(w, r)
 			})
 		})
 	}
-	t.Run("J01 without a keeper of breakers what they bound is held", func(t *testing.T) {
-		t.Parallel()
-		inWorld(t, func(w *world) {
-			w.setPolicy(newPolicy("p", bounded))
-			w.start()
-			w.setNode("n", noExecute("gpu"))
-			w.setPod(newPod("a", "n"))
-			w.pass(time.Hour)
-			w.stays(podA)
-			w.holds(checks.BreakerTripped, 1)
-		})
-	})
 }
 
 // gone counts the pods that have left of those with the first numbers.

@@ -6,82 +6,21 @@ import (
 	"time"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/evictor/controller"
-	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-func TestNew(t *testing.T) {
+func TestNE30DE55OnlyTheLeaderEvicts(t *testing.T) {
 	t.Parallel()
-	whole := func() Options {
-		return Options{
-			Source:   Source{Tracker: tracker.New(), Synced: func() bool { return true }},
-			Requests: Requests{Client: fake.NewClientset()}, Events: Events{Recorder: &fakeRecorder{}},
-			Clocks: Clocks{Clock: clock.RealClock{}}, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
-		}
-	}
-
-	t.Run("it needs all that it has no default for", func(t *testing.T) {
-		t.Parallel()
-		for name, drop := range map[string]func(*Options){
-			"tracker":  func(o *Options) { o.Tracker = nil },
-			"synced":   func(o *Options) { o.Synced = nil },
-			"client":   func(o *Options) { o.Client = nil },
-			"recorder": func(o *Options) { o.Recorder = nil },
-			"clock":    func(o *Options) { o.Clock = nil },
-			"metrics":  func(o *Options) { o.Metrics = nil },
-		} {
-			options := whole()
-			drop(&options)
-			_, err := New(options)
-			require.ErrorContains(t, err, name)
-		}
-	})
-
-	t.Run("what is set is not replaced by a default", func(t *testing.T) {
-		t.Parallel()
-		set := withDefaults(Options{
-			Requests: Requests{Workers: 1, MaxAge: 2}, Lease: Lease{AttemptTimeout: 3}, Decisions: Decisions{Mode: ModeObserve},
-		})
-		require.Equal(t, []any{1, time.Duration(2), time.Duration(3), ModeObserve}, []any{set.Workers, set.MaxAge, set.AttemptTimeout, set.Mode})
-		unset := withDefaults(Options{})
-		require.Equal(t, []any{DefaultWorkers, DefaultMaxAge, DefaultAttemptTimeout, ModeReplace},
-			[]any{unset.Workers, unset.MaxAge, unset.AttemptTimeout, unset.Mode})
-	})
-
-	t.Run("DE-52 64 workers for each queue, unless more or fewer are asked for", func(t *testing.T) {
-		t.Parallel()
-		require.Equal(t, 64, withDefaults(Options{}).Workers)
-	})
-
-	t.Run("without a recorder of its own, the events about devices go where those about nodes go", func(t *testing.T) {
-		t.Parallel()
-		nodes, devices := &fakeRecorder{}, &fakeRecorder{}
-		require.Same(t, nodes, withDefaults(Options{Events: Events{Recorder: nodes}}).DeviceRecorder)
-		require.Same(t, devices, withDefaults(Options{Events: Events{Recorder: nodes, DeviceRecorder: devices}}).DeviceRecorder)
-	})
-
-	t.Run("without a clock of its own, the machine's is the API server's", func(t *testing.T) {
-		t.Parallel()
-		server, local := &steppedClock{}, &steppedClock{}
-		require.Same(t, server, withDefaults(Options{Clocks: Clocks{Clock: server}}).Local)
-		require.Same(t, local, withDefaults(Options{Clocks: Clocks{Clock: server, Local: local}}).Local)
-	})
-
-	t.Run("NE-30 DE-55 only the leader evicts, and one that does not run does nothing", func(t *testing.T) {
-		t.Parallel()
-		options := whole()
-		e, err := New(options)
-		require.NoError(t, err)
-		options.Tracker.SetNode(tracker.Node{Name: "n"}, noon)
-		e.NodeChanged("n")
-		e.PodsChanged([]tracker.Key{{Name: "a"}})
-		require.Empty(t, options.Client.(*fake.Clientset).Actions())
+	inWorld(t, func(w *world) {
+		w.setPod(newPod("a", "n"))
+		w.start()
+		w.kill()
+		w.setNode("n", noExecute("gpu"))
+		w.pass(time.Hour)
+		require.Empty(t, w.api.took(), "an evictor that does not run does nothing")
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -77,10 +78,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "tollgate_eviction_loops_total",
 			Help: "Times that the pods of one controller were evicted again and again because of one taint.",
 		}),
-		retries: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "tollgate_eviction_retries_total",
-			Help: "Attempts to evict a pod that Tollgate has to repeat, by reason.",
-		}, []string{"reason"}),
+		retries: controller.NewCounter(reg, "tollgate_eviction_retries_total",
+			"Attempts to evict a pod that Tollgate has to repeat, by reason.", "reason"),
 		dropped: factory.NewCounter(prometheus.CounterOpts{
 			Name: "tollgate_eviction_events_dropped_total",
 			Help: "Events about pods that were not written, because there were too many at once.",
@@ -89,12 +88,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "tollgate_taints_stamped_total",
 			Help: "NoExecute taints of nodes without a time to which Tollgate added the time.",
 		}),
-		oddTimes: factory.NewCounterVec(prometheus.CounterOpts{
-			Name: "tollgate_taint_times_odd_total",
-			Help: "NoExecute taints of nodes and DeviceTaintRules whose time differs by more than five minutes from the moment at which they appeared, by direction.",
-		}, []string{"direction"}),
+		oddTimes: controller.NewCounter(reg, "tollgate_taint_times_odd_total",
+			"NoExecute taints of nodes and DeviceTaintRules whose time differs by more than five minutes from the moment at which they appeared, by direction.",
+			"direction"),
 	}
-	reg.MustRegister(BookCollector{m})
+	reg.MustRegister(m)
 	for _, finding := range ModeFindings {
 		m.misfit.WithLabelValues(finding.String()).Set(0)
 	}
@@ -114,20 +112,18 @@ var (
 		"Longest time for which a pod has been due that nothing holds, in seconds. 0 if there is no such pod, and on replicas that do not lead.", nil, nil)
 )
 
-// BookCollector computes the numbers of pending and held evictions at each scrape.
-type BookCollector struct{ of *Metrics }
-
-// Describe implements prometheus.Collector.
-func (BookCollector) Describe(descs chan<- *prometheus.Desc) {
+// Describe implements prometheus.Collector, for the numbers of pending and held evictions, which are computed at
+// each scrape.
+func (*Metrics) Describe(descs chan<- *prometheus.Desc) {
 	descs <- pendingDesc
 	descs <- heldDesc
 	descs <- overdueDesc
 }
 
 // Collect implements prometheus.Collector.
-func (c BookCollector) Collect(metrics chan<- prometheus.Metric) {
+func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 	var numbers counts
-	if of := c.of.counts.Load(); of != nil {
+	if of := m.counts.Load(); of != nil {
 		numbers = (*of)()
 	}
 	for _, source := range carrierKinds {

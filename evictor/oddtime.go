@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tollgate-dev/tollgate/evictor/confirm"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -40,12 +39,12 @@ func oddTime(taint tracker.Taint) (direction string, odd bool) {
 // oddTimes are the odd times that were reported, each once.
 type oddTimes struct {
 	mu   sync.Mutex
-	told map[confirm.Object][]tracker.Taint
+	told map[tracker.Source][]tracker.Taint
 }
 
 // checkTimes reports odd times among the NoExecute taints of an object that is known as uid.
 func (e *Evictor) checkTimes(source tracker.Source, uid types.UID, taints []tracker.Taint) {
-	for _, taint := range e.odd.news(confirm.ObjectOf(source), taints) {
+	for _, taint := range e.odd.news(source.Named(), taints) {
 		direction, _ := oddTime(taint)
 		e.metrics.oddTimes.WithLabelValues(direction).Inc()
 		about, known := source, uid
@@ -59,7 +58,7 @@ func (e *Evictor) checkTimes(source tracker.Source, uid types.UID, taints []trac
 }
 
 // news returns the odd taints that were not reported yet.
-func (o *oddTimes) news(object confirm.Object, taints []tracker.Taint) []tracker.Taint {
+func (o *oddTimes) news(object tracker.Source, taints []tracker.Taint) []tracker.Taint {
 	var all, fresh []tracker.Taint
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -84,7 +83,7 @@ func (o *oddTimes) news(object confirm.Object, taints []tracker.Taint) []tracker
 }
 
 // objects returns those of which something was reported.
-func (o *oddTimes) objects() []confirm.Object {
+func (o *oddTimes) objects() []tracker.Source {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Collect(maps.Keys(o.told))

@@ -49,7 +49,7 @@ func (e *Evictor) newQueues() queues {
 	base := controller.Base{Local: e.local, Leads: e.options.Leads}
 	pods := func(name string, claiming bool) *controller.Controller[tracker.Key] {
 		return controller.New(base, controller.Options[tracker.Key]{
-			Name: name, Workers: e.options.Workers, RetryBase: retryBase, Describe: tracker.Key.String, Started: e.starting.Done,
+			Name: name, Workers: e.options.Workers, RetryBase: retryBase, Started: e.starting.Done,
 			Reconcile: func(ctx context.Context, key tracker.Key) (time.Duration, error) { return e.step(ctx, key, claiming) },
 		})
 	}

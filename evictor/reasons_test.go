@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor/breaker"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
@@ -97,20 +96,20 @@ func TestTheEarliestReasonIsShown(t *testing.T) {
 // firstBound are breakers of which that of the first policy, by name, is always tripped.
 type firstBound struct{}
 
-func (firstBound) Ask(_ types.UID, policies []*eviction.Policy, _ breaker.Cause) breaker.Answer {
-	first := policies[0]
-	for _, policy := range policies {
+func (firstBound) Ask(_ checks.Now, of *checks.Eviction) checks.Answer {
+	first := of.Treatment.Breakers[0]
+	for _, policy := range of.Treatment.Breakers {
 		if policy.Name < first.Name {
 			first = policy
 		}
 	}
-	return breaker.Answer{HeldBy: first}
+	return checks.Answer{Hold: checks.NewHold(checks.BreakerTripped, first)}
 }
 
 func TestJ01AnotherBreakerHoldsAPodByThen(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {
-		w.options.Breakers = firstBound{}
+		w.options.Breaker = firstBound{}.Ask
 		w.setPolicy(newPolicy("p", bounded), newPolicy("q", bounded))
 		w.start()
 		w.setNode("n", noExecute("gpu"))
@@ -176,7 +175,7 @@ func TestPlacesInLine(t *testing.T) {
 		inWorld(t, func(w *world) {
 			r := &rooms{gone: func() int { return 0 }}
 			r.set(100, 3*time.Second)
-			w.options.Breakers, w.options.Workers = r, 1
+			w.options.Breaker, w.options.Workers = r.Ask, 1
 			w.setPolicy(newPolicy("p", func(spec *evictionSpec) { bounded(spec); paced(1, 1)(spec) }))
 			w.start()
 			w.setNode("n", noExecute("gpu"))

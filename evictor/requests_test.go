@@ -21,6 +21,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/breaker"
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // errBrokenWebhook is the answer to a request that a webhook has to see which is not there.
@@ -38,13 +39,16 @@ func withBreaker(w *world, policy v1alpha1.EvictionPolicy) (granted func() int) 
 	require.NoError(w.t, v1alpha1.AddToScheme(scheme))
 	store := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&policy).WithStatusSubresource(&policy).Build()
 	keeper := breaker.New(breaker.Options{
-		API:     breaker.API{Reader: store, Status: store.Status()},
-		Cluster: breaker.Cluster{Policies: w.policies.current, Live: func() int { return 1000 }},
-		Lease:   breaker.Lease{Timeout: 5 * time.Second},
-		Clock:   clock.RealClock{}, Local: clock.RealClock{},
+		API: breaker.API{Reader: store, Status: store.Status(), Approvals: store, Recorder: w.recorder},
+		Cluster: breaker.Cluster{
+			Policies: w.policies.current, Live: func() int { return 1000 },
+			Standing: func(tracker.Source, string) (first, last tracker.Taint, ok bool) { return first, last, false },
+		},
+		Lease: breaker.Lease{Leads: func() bool { return true }, Timeout: 5 * time.Second},
+		Clock: clock.RealClock{}, Local: clock.RealClock{},
 		Metrics: breaker.NewMetrics(prometheus.NewPedanticRegistry()),
 	})
-	w.options.Breakers, w.options.AttemptTimeout = keeper, 5*time.Second
+	w.options.Breaker, w.options.AttemptTimeout = keeper.Ask, 5*time.Second
 	w.start()
 	keeper.Follow(w.evictor)
 	ctx, stop := context.WithCancel(w.t.Context())

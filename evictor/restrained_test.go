@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor/breaker"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -116,21 +116,25 @@ type rooms struct {
 	room int
 	// wait is what is answered while it is positive: leave is being written.
 	wait  time.Duration
-	asked []breaker.Cause
+	asked int
 }
 
-func (r *rooms) Ask(_ types.UID, policies []*eviction.Policy, cause breaker.Cause) breaker.Answer {
+func (r *rooms) Ask(_ checks.Now, of *checks.Eviction) checks.Answer {
+	policies := of.Treatment.Breakers
+	if len(policies) == 0 {
+		return checks.Answer{}
+	}
 	gone := r.gone()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked = append(r.asked, cause)
+	r.asked++
 	switch {
 	case r.wait > 0:
-		return breaker.Answer{Wait: r.wait}
+		return checks.Answer{Wait: r.wait}
 	case gone >= r.room:
-		return breaker.Answer{HeldBy: policies[len(policies)-1]}
+		return checks.Answer{Hold: checks.NewHold(checks.BreakerTripped, policies[len(policies)-1])}
 	}
-	return breaker.Answer{Permit: &breaker.Permit{}}
+	return checks.Answer{}
 }
 
 func (r *rooms) set(room int, wait time.Duration) {
@@ -142,7 +146,7 @@ func (r *rooms) set(room int, wait time.Duration) {
 func (r *rooms) times() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.asked)
+	return r.asked
 }
 
 // labelled returns a pod with the labels "app" and, if there are two, "app2".

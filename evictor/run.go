@@ -43,7 +43,7 @@ func (e *Evictor) Start(ctx context.Context) error {
 	loop(func(ctx context.Context) { e.rates.Run(ctx, e.local, e.podsCalled) })
 	loop(e.housekeep)
 	for range act.LateWorkers {
-		loop(e.late.Work)
+		loop(e.requests.MarkLate)
 	}
 	e.starting.Wait()
 	e.lookAtAll()
@@ -51,7 +51,7 @@ func (e *Evictor) Start(ctx context.Context) error {
 	<-ctx.Done()
 	running.Wait()
 	e.round.end()
-	e.late.Forget()
+	e.requests.ForgetLate()
 	e.rates.Clear()
 	e.book.empty()
 	e.announce.flush(true)
@@ -61,12 +61,10 @@ func (e *Evictor) Start(ctx context.Context) error {
 // lookAtAll looks at all that the tracker knows, and forgets what has gone since an earlier lease.
 func (e *Evictor) lookAtAll() {
 	for _, object := range e.odd.objects() {
-		switch object.Kind {
-		case tracker.SourceNode:
+		if object.Kind == tracker.SourceNode {
 			e.NodeChanged(object.Name)
-		case tracker.SourceRule:
+		} else {
 			e.RuleChanged(object.Name)
-		case tracker.SourceSlice, tracker.SourcePatch:
 		}
 	}
 	for _, name := range names(e.book.counted(), tracker.SourceRule) {
@@ -95,17 +93,10 @@ func (e *Evictor) waitSynced(ctx context.Context) bool {
 		}
 		if now := e.local.Now(); now.Sub(told) >= syncPatience {
 			told = now
-			logr.FromContextOrDiscard(ctx).Info("nobody is evicted yet: not everything has been listed", "missing", e.missing())
+			logr.FromContextOrDiscard(ctx).Info("nobody is evicted yet: not everything has been listed", "missing", e.options.Missing())
 		}
 	}
 	return true
-}
-
-func (e *Evictor) missing() []string {
-	if e.options.Missing == nil {
-		return nil
-	}
-	return e.options.Missing()
 }
 
 // housekeep writes summaries, forgets what has become old, and looks whether all nodes are

@@ -53,12 +53,11 @@ func (s *scene) definePolicy(name string, args []string) {
 
 // setRoom has all breakers let so many pods go in all.
 func (s *scene) setRoom(pods int) {
-	r, ok := s.options.Breakers.(*rooms)
-	if !ok {
-		r = &rooms{gone: func() int { return s.goneOf(podA) + s.goneOf(podB) }}
-		s.options.Breakers, s.options.Workers = r, 1
+	if s.rooms == nil {
+		s.rooms = &rooms{gone: func() int { return s.goneOf(podA) + s.goneOf(podB) }}
+		s.options.Breaker, s.options.Workers = s.rooms.Ask, 1
 	}
-	r.set(pods, 0)
+	s.rooms.set(pods, 0)
 }
 
 // listHeld lists what is held, and why.

@@ -19,6 +19,8 @@ import (
 type target struct {
 	pod      tracker.Pod
 	decision decide.Decision
+	// entry is the eviction as the book has it.
+	entry entry
 	// now is the time of the decision.
 	now time.Time
 	// due are the reasons that are due, the earliest first, and cause the one that the pod is
@@ -55,7 +57,7 @@ func (e *Evictor) look(ctx context.Context, key tracker.Key) (wait time.Duration
 	defer cancel()
 	ctx, end := e.traceAttempt(ctx, goal)
 	defer end()
-	looked, held := map[confirm.Object]error{}, e.book.postponed(key)
+	looked, held := map[tracker.Source]error{}, e.book.postponed(key)
 	for goal != nil {
 		goal, wait, err = e.confirmed(ctx, goal, looked, held)
 		if err != nil {
@@ -95,19 +97,19 @@ func (e *Evictor) look(ctx context.Context, key tracker.Key) (wait time.Duration
 // decides again with what it found. If that taint is gone, it is the turn of the next. If an
 // object cannot be read, another that is as good a reason is tried, unless that would only take more
 // time. Without a target the pod need not leave yet, and has to wait.
-func (e *Evictor) confirmed(ctx context.Context, goal *target, looked map[confirm.Object]error, held heldReasons) (*target, time.Duration, error) {
+func (e *Evictor) confirmed(ctx context.Context, goal *target, looked map[tracker.Source]error, held heldReasons) (*target, time.Duration, error) {
 	for {
 		cause, err := pick(goal, looked)
 		if err != nil {
 			return nil, 0, err
 		}
-		object := confirm.ObjectOf(cause.Taint.Source)
+		object := cause.Taint.Source.Named()
 		if _, done := looked[object]; done {
 			goal.cause = cause
 			return goal, 0, nil
 		}
 		key := goal.pod.Key
-		changed, err := e.confirmTraced(ctx, object, confirm.Need{Bound: goal.pod.Bound, Since: e.book.entered(key)})
+		changed, err := e.confirmTraced(ctx, object, confirm.Need{Bound: goal.pod.Bound, Since: goal.entry.entered})
 		e.PodsChanged(changed)
 		if failure := act.Classify(err); failure == act.Timeout || failure == act.Throttled || failure == act.Conflict {
 			return nil, 0, err
@@ -122,14 +124,14 @@ func (e *Evictor) confirmed(ctx context.Context, goal *target, looked map[confir
 
 // pick returns the first reason that nothing holds whose object could be read, or was not tried
 // yet. If there is none, it returns the error of the first.
-func pick(goal *target, looked map[confirm.Object]error) (*dueReason, error) {
+func pick(goal *target, looked map[tracker.Source]error) (*dueReason, error) {
 	var first error
 	for i := range goal.due {
 		reason := &goal.due[i]
 		if reason.held != nil {
 			continue
 		}
-		err := looked[confirm.ObjectOf(reason.Taint.Source)]
+		err := looked[reason.Taint.Source.Named()]
 		if err == nil {
 			return reason, nil
 		}
@@ -155,7 +157,7 @@ func (e *Evictor) due(ctx context.Context, key tracker.Key, held heldReasons) (*
 		e.keep(ctx, situation.Pod)
 		return nil, 0
 	}
-	e.book.plan(key, decision)
+	entry := e.book.plan(key, decision)
 	if decision.Wait > 0 {
 		e.book.free(key, true)
 		traceResult(ctx, resultNotDue)
@@ -164,7 +166,7 @@ func (e *Evictor) due(ctx context.Context, key tracker.Key, held heldReasons) (*
 	if e.options.Mode == ModeObserve {
 		return nil, longestSleep // Others evict the pod.
 	}
-	goal := &target{pod: situation.Pod, decision: decision, now: now}
+	goal := &target{pod: situation.Pod, decision: decision, entry: entry, now: now}
 	goes, released := e.checkReasons(goal, held)
 	if !goes {
 		e.book.hold(key, goal.holds(), now)
@@ -195,7 +197,7 @@ func (e *Evictor) checkReasons(goal *target, held heldReasons) (goes, released b
 		reason := &goal.due[i]
 		reason.Reason, reason.Pod = &due[i], &goal.pod
 		reason.Treatment, reason.Unknown = decide.Treat(set, &due[i], &subject)
-		reason.AsksBudget = e.method(goal, reason) == act.Evict
+		reason.AsksBudget = goal.method(reason) == act.Evict
 		_, answer := e.standing.Ask(checks.Now{Server: goal.now}, &reason.Eviction)
 		reason.held = answer.Hold
 		if reason.held == nil {
@@ -213,7 +215,7 @@ func (e *Evictor) checkReasons(goal *target, held heldReasons) (goes, released b
 // stillTripped returns the hold of a breaker on a pod that a breaker held before; nil for none.
 func (e *Evictor) stillTripped(reason *dueReason) *checks.Hold {
 	now := e.now()
-	answer := e.breaker(now, &reason.Eviction)
+	answer := e.options.Breaker(now, &reason.Eviction)
 	if answer.Undo != nil {
 		answer.Undo(now, checks.Stayed)
 	}
@@ -228,7 +230,7 @@ func (t *target) holds() []hold {
 	holds := make([]hold, 0, len(t.due))
 	for i := range t.due {
 		if reason := &t.due[i]; reason.held != nil {
-			holds = append(holds, newHold(reason))
+			holds = append(holds, hold{reason.held, reason.Taint.Source, reason.Taint.Author(), reason.Taint.String()})
 		}
 	}
 	return holds

@@ -84,7 +84,7 @@ func TestI01(t *testing.T) {
 			require.InDelta(t, 1, throttle.limit, 0)
 			began := time.Now()
 			var workers sync.WaitGroup
-			for range 2 * DefaultWorkers {
+			for range 2 * defaultWorkers {
 				workers.Go(func() {
 					for throttle.full() < throttle.most {
 						if throttle.enter(w.t.Context()) {

@@ -49,7 +49,7 @@ func recording(ctx context.Context) (trace.Span, bool) {
 }
 
 // confirmTraced is Confirm as a span below that of the attempt.
-func (e *Evictor) confirmTraced(ctx context.Context, object confirm.Object, need confirm.Need) ([]tracker.Key, error) {
+func (e *Evictor) confirmTraced(ctx context.Context, object tracker.Source, need confirm.Need) ([]tracker.Key, error) {
 	if _, ok := recording(ctx); !ok {
 		return e.confirm.Confirm(ctx, object, need)
 	}
@@ -74,7 +74,7 @@ func (e *Evictor) traceCause(ctx context.Context, goal *target) {
 		attribute.String("tollgate.taint", cause.Taint.String()),
 		attribute.String("tollgate.source.kind", string(author.Kind)),
 		attribute.String("tollgate.source.name", author.Name),
-		attribute.String("tollgate.method", string(e.method(goal, cause))),
+		attribute.String("tollgate.method", string(goal.method(cause))),
 		attribute.Float64("tollgate.late_seconds", goal.now.Sub(cause.At).Seconds()),
 	)
 	if policy := cause.Treatment.Policy; policy != nil {

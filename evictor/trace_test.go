@@ -171,7 +171,7 @@ func TestAnAttemptIsASpan(t *testing.T) {
 			t.Parallel()
 			inWorld(t, func(w *world) {
 				spans := tracedWorld(w, sdktrace.AlwaysSample())
-				w.options.Breakers = trippedFor("tripped")
+				w.options.Breaker = trippedFor("tripped").Ask
 				w.start()
 				test(w, spans)
 			})

@@ -13,12 +13,19 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
+)
+
+const (
+	defaultWorkers = 64
+	attemptTimeout = 10 * time.Second
 )
 
 // world is an evictor with all that it needs, in a synctest bubble: its time
@@ -34,7 +41,9 @@ type world struct {
 	registry *prometheus.Registry
 	options  Options
 	policies policyStore
-	log      logr.Logger
+	// rooms are the breakers of a scenario, nil if it has none.
+	rooms *rooms
+	log   logr.Logger
 
 	tracker *tracker.Tracker
 	evictor *Evictor
@@ -43,13 +52,28 @@ type world struct {
 	started time.Time
 }
 
+// allTripped is the check of breakers that hold all pods that they bound.
+func allTripped(_ checks.Now, of *checks.Eviction) checks.Answer {
+	if bound := of.Treatment.Breakers; len(bound) > 0 {
+		return checks.Answer{Hold: checks.NewHold(checks.BreakerTripped, bound[0])}
+	}
+	return checks.Answer{}
+}
+
 // inWorld runs test in a bubble of its own. Leaving it fails if a goroutine is
 // left over.
 func inWorld(t *testing.T, test func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, api: newFakeAPI(), recorder: &fakeRecorder{}, deviceRecorder: &fakeRecorder{}, started: time.Now()}
-		w.options = Options{Source: Source{Synced: func() bool { return true }}, Clocks: Clocks{Clock: clock.RealClock{}, Local: clock.RealClock{}}}
+		w.options = Options{
+			Source:    Source{Synced: func() bool { return true }, Missing: func() []string { return nil }},
+			Requests:  Requests{Workers: defaultWorkers},
+			Lease:     Lease{Leads: func() bool { return true }, AttemptTimeout: attemptTimeout},
+			Clocks:    Clocks{Clock: clock.RealClock{}, Local: clock.RealClock{}},
+			Decisions: Decisions{Mode: ModeReplace, NamespaceLabels: func(string) (labels.Labels, bool) { return nil, false }, Breaker: allTripped},
+			Listeners: Listeners{FitChanged: func(ModeFinding) {}, RulesChanged: func([]string) {}, PatchesChanged: func([]string) {}},
+		}
 		test(w)
 		w.kill()
 	})
@@ -69,9 +93,7 @@ func (w *world) start() {
 	if options.Policies == nil {
 		options.Policies = w.policies.current
 	}
-	var err error
-	w.evictor, err = New(options)
-	require.NoError(w.t, err)
+	w.evictor = New(options)
 	w.api.attach(w.t, informer.NewFeed(w.tracker, w.evictor, options.Clock), newDeviceFeed(w.tracker, w.evictor, options.Clock))
 	w.lead()
 }

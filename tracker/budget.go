@@ -53,7 +53,7 @@ func (t *Tracker) SetBudget(budget Budget) []Key {
 	at, found := findBudget(budgets, budget.Name)
 	var old *Budget
 	if found {
-		if old = new(budgets[at]); older(budget.ResourceVersion, old.ResourceVersion) {
+		if old = new(budgets[at]); Older(budget.ResourceVersion, old.ResourceVersion) {
 			return nil
 		}
 	}

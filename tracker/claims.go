@@ -39,7 +39,7 @@ func (t *Tracker) RefreshClaim(claim Claim) []Key {
 
 func (t *Tracker) setClaim(state *claimState, claim Claim) []Key {
 	old := state.claim
-	if old != nil && older(claim.ResourceVersion, old.ResourceVersion) {
+	if old != nil && Older(claim.ResourceVersion, old.ResourceVersion) {
 		return nil
 	}
 	if old != nil && sameDevices(old, &claim) {

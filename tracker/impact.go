@@ -62,7 +62,7 @@ func podsOf(claims []selectedClaim) []Situation {
 	for _, situation := range found {
 		pods = append(pods, *situation)
 	}
-	slices.SortFunc(pods, func(a, b Situation) int { return compareKeys(a.Pod.Key, b.Pod.Key) })
+	slices.SortFunc(pods, func(a, b Situation) int { return CompareKeys(a.Pod.Key, b.Pod.Key) })
 	return pods
 }
 

@@ -53,7 +53,7 @@ func (t *Tracker) RefreshNode(node Node, before string, now time.Time) []Key {
 }
 
 func (t *Tracker) setNode(s *nodeState, node Node, now time.Time) []Key {
-	if s.known && older(node.ResourceVersion, s.resourceVersion) {
+	if s.known && Older(node.ResourceVersion, s.resourceVersion) {
 		return nil
 	}
 	var prior []Taint

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -88,11 +89,26 @@ func (t *Tracker) removeWritten(rule *ruleState) {
 	}
 }
 
-// PatchTaint returns the taints with effect NoExecute and a key that appeared first and
-// last of those in the rules of patches of a name, whatever their UID; false if there is
-// none. The rules of one patch may be written long after each other, and one more when a
-// device comes or the patch is widened.
-func (t *Tracker) PatchTaint(patch, key string) (first, last Taint, ok bool) {
+// Standing returns the NoExecute taint with a key of a node or a rule; false if there is none. Of the taints
+// in the rules of patches of a name it returns the ones that appeared first and last. The rules of one patch
+// may be written long after each other, and one more when a device comes or the patch is widened. UIDs do
+// not matter.
+func (t *Tracker) Standing(source Source, key string) (first, last Taint, ok bool) {
+	switch source.Kind {
+	case SourceNode:
+		_, taints := t.Taints(source.Name)
+		first, ok = find(taints, key, corev1.TaintEffectNoExecute)
+	case SourceRule:
+		first, ok = t.RuleTaint(source.Name)
+		ok = ok && first.Key == key && first.Effect == corev1.TaintEffectNoExecute
+	case SourcePatch:
+		return t.patchTaint(source.Name, key)
+	case SourceSlice:
+	}
+	return first, first, ok
+}
+
+func (t *Tracker) patchTaint(patch, key string) (first, last Taint, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	for _, rule := range t.written[patch] {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -145,7 +146,7 @@ func TestPatchRules(t *testing.T) {
 	require.Empty(t, tr.PatchRules(""))
 }
 
-func TestPatchTaint(t *testing.T) {
+func TestStandingOfAPatch(t *testing.T) {
 	t.Parallel()
 	tr := devicesKnown()
 	patch := tracker.PatchRef{Name: "p", UID: "u"}
@@ -162,17 +163,48 @@ func TestPatchTaint(t *testing.T) {
 		tr.SetRule(tracker.RuleOf(object), start.Add(time.Hour))
 	}
 	tr.SetRule(rule("other", 1, nil, noExecute("k")), start)
-	first, last, ok := tr.PatchTaint("p", "k")
+	named := func(name string) tracker.Source { return tracker.Source{Kind: tracker.SourcePatch, Name: name} }
+	first, last, ok := tr.Standing(named("p"), "k")
 	require.True(t, ok)
 	require.Equal(t, []string{"p-b", "p-d"}, []string{first.Source.Name, last.Source.Name})
 	require.Equal(t, patch.Source(), first.Author())
 	require.True(t, first.From(tracker.SourcePatch, "p"))
 	require.True(t, first.From(tracker.SourceRule, "p-b"))
 	require.False(t, first.From(tracker.SourceRule, "p"))
-	_, _, ok = tr.PatchTaint("p", "other")
+	_, _, ok = tr.Standing(named("p"), "other")
 	require.False(t, ok)
-	_, _, ok = tr.PatchTaint("", "k")
+	_, _, ok = tr.Standing(named(""), "k")
 	require.False(t, ok)
+}
+
+func TestStanding(t *testing.T) {
+	t.Parallel()
+	tr := devicesKnown()
+	tr.SetNode(tracker.Node{Name: "n", UID: "n", Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}}, start)
+	for name, effect := range map[string]resourcev1.DeviceTaintEffect{"r": resourcev1.DeviceTaintEffectNoExecute, "none": resourcev1.DeviceTaintEffectNone} {
+		tr.SetRule(tracker.Rule{Name: name, Taint: deviceTaint("k", effect)}, start)
+	}
+	for _, test := range []struct {
+		source tracker.Source
+		key    string
+		stands bool
+	}{
+		{tracker.Source{Kind: tracker.SourceNode, Name: "n"}, "k", true},
+		{tracker.Source{Kind: tracker.SourceNode, Name: "n"}, "l", false},
+		{tracker.Source{Kind: tracker.SourceNode, Name: "r"}, "k", false},
+		{tracker.Source{Kind: tracker.SourceRule, Name: "r"}, "k", true},
+		{tracker.Source{Kind: tracker.SourceRule, Name: "r"}, "l", false},
+		{tracker.Source{Kind: tracker.SourceRule, Name: "none"}, "k", false},
+		{tracker.Source{Kind: tracker.SourceRule, Name: "n"}, "k", false},
+		{tracker.Source{Kind: tracker.SourceSlice, Name: "n"}, "k", false},
+	} {
+		first, last, ok := tr.Standing(test.source, test.key)
+		require.Equal(t, test.stands, ok, test)
+		if ok {
+			require.Equal(t, test.key, first.Key)
+			require.Equal(t, first, last)
+		}
+	}
 }
 
 // The scheduler keeps pods off a device by a rule that evicts for Tollgate alone: nothing

@@ -26,7 +26,7 @@ func (t *Tracker) RefreshPod(pod Pod) []Key {
 
 // setPod puts pod in the place of old, nil for none.
 func (t *Tracker) setPod(old *Pod, pod Pod) []Key {
-	if old != nil && older(pod.ResourceVersion, old.ResourceVersion) {
+	if old != nil && Older(pod.ResourceVersion, old.ResourceVersion) {
 		return nil
 	}
 	if pod.NodeName == "" {

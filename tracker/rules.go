@@ -66,14 +66,14 @@ func (t *Tracker) RefreshRule(rule Rule, before string, now time.Time) []Key {
 	if old == nil || old.UID != rule.UID {
 		return nil
 	}
-	if old.ResourceVersion != before && older(rule.ResourceVersion, old.ResourceVersion) {
+	if old.ResourceVersion != before && Older(rule.ResourceVersion, old.ResourceVersion) {
 		return nil
 	}
 	return t.replaceRule(old, rule, now)
 }
 
 func (t *Tracker) setRule(old *ruleState, rule Rule, now time.Time) []Key {
-	if old != nil && older(rule.ResourceVersion, old.ResourceVersion) {
+	if old != nil && Older(rule.ResourceVersion, old.ResourceVersion) {
 		return nil
 	}
 	return t.replaceRule(old, rule, now)

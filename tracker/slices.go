@@ -27,7 +27,7 @@ func (t *Tracker) RefreshSlice(slice Slice, before string, now time.Time) []Key 
 	if old == nil || old.UID != slice.UID {
 		return nil
 	}
-	if old.ResourceVersion != before && older(slice.ResourceVersion, old.ResourceVersion) {
+	if old.ResourceVersion != before && Older(slice.ResourceVersion, old.ResourceVersion) {
 		return nil
 	}
 	slice.seen = now
@@ -35,7 +35,7 @@ func (t *Tracker) RefreshSlice(slice Slice, before string, now time.Time) []Key 
 }
 
 func (t *Tracker) setSlice(old *Slice, slice Slice) []Key {
-	if old != nil && older(slice.ResourceVersion, old.ResourceVersion) {
+	if old != nil && Older(slice.ResourceVersion, old.ResourceVersion) {
 		return nil
 	}
 	return t.replaceSlice(old, slice)

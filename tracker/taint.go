@@ -51,6 +51,9 @@ type Source struct {
 	UID types.UID
 }
 
+// Named returns the source without its UID: the object of that kind and name, whichever it is.
+func (s Source) Named() Source { return Source{Kind: s.Kind, Name: s.Name} }
+
 // Taint is a taint and the time from which it counts.
 type Taint struct {
 	Key    string

@@ -179,20 +179,20 @@ func (t *Tracker) podsWhere(wanted func(*Pod) bool) []Key {
 	return keys
 }
 
-// compareKeys orders pods by namespace, name and UID.
-func compareKeys(a, b Key) int {
+// CompareKeys orders pods by namespace, name and UID.
+func CompareKeys(a, b Key) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
 func sortKeys(keys []Key) []Key {
-	slices.SortFunc(keys, compareKeys)
+	slices.SortFunc(keys, CompareKeys)
 	return keys
 }
 
-// older reports whether a is surely a version before b. What cannot be compared
+// Older reports whether a is surely a version before b. What cannot be compared
 // is taken as new, so that nothing is lost. Answers to requests overtake the watch, and what
 // the watch says then is older.
-func older(a, b string) bool {
+func Older(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
 }

@@ -137,7 +137,7 @@ func deviceIn(name poolName, dev string) device.ID {
 func (t *Tracker) changes(pods *podSet, before, after *view) []Change {
 	concerned := pods.all()
 	// The pods are sorted because their situations are large.
-	slices.SortFunc(concerned, func(a, b *Pod) int { return compareKeys(a.Key, b.Key) })
+	slices.SortFunc(concerned, func(a, b *Pod) int { return CompareKeys(a.Key, b.Key) })
 	same := sameSituation
 	if after.patch != nil {
 		same = sameAuthored

@@ -145,7 +145,7 @@ func covers(rule *rbacv1.PolicyRule, a authorizer.Attributes) bool {
 // setup is a webhook of which not everything has been settled.
 type setup struct {
 	config  webhook.Config
-	view    preview.Options
+	view    *preview.View
 	preview *handlers.Preview
 	tracker *tracker.Tracker
 }
@@ -178,12 +178,12 @@ func (c *cluster) configOn(t *testing.T, settings []string, machine clock.Passiv
 		set(t, s)
 	}
 	if s.preview != nil {
-		view := preview.NewView(s.view)
+		view := s.view
 		s.preview.View = view
-		s.preview.Limits = preview.NewLimits(preview.LimitsConfig{
-			View: view, Ledger: preview.NewLedger(preview.Options{Tracker: s.tracker, Rules: s.view.Rules}, s.preview.Clock), Approvals: preview.NewApprovals(c.reader),
+		s.preview.Limits = &preview.Limits{
+			View: view, Ledger: preview.NewLedger(&preview.View{Tracker: s.tracker, Rules: s.view.Rules}, s.preview.Clock), Approvals: preview.ListApprovals(c.reader),
 			Authorizer: s.config.Handlers.Authorizer, Clock: s.preview.Clock,
-		})
+		}
 		s.config.Handlers.Preview = s.preview
 	}
 	return s.config
@@ -210,7 +210,7 @@ func (c *cluster) setup(machine clock.PassiveClock) *setup {
 	known.SetDevicesKnown(true)
 	return &setup{
 		tracker: known,
-		view: preview.Options{
+		view: &preview.View{
 			Tracker: known, Rules: decide.Rules{}, PodsKnown: yes, NodesKnown: yes, DevicesKnown: yes, BudgetsKnown: yes,
 			Policies: func() *eviction.Set { return c.policies.Evictions }, NamespaceLabels: c.namespaceLabels,
 		},

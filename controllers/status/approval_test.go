@@ -27,7 +27,6 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
-	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -190,11 +189,10 @@ func runWith(t *testing.T, change func(*v1alpha1.EvictionApprovalSpec), test fun
 		change(&w.approval.Spec)
 		w.tracker = tracker.New()
 		w.tracker.SetNode(tracker.Node{Name: "n", UID: "n"}, time.Now())
-		standing := preview.NewView(preview.Options{Tracker: w.tracker}).Standing
 		w.registry = prometheus.NewPedanticRegistry()
 		w.controller = NewApprovals(controller.Base{
 			Cache: w, Status: w, Clock: clock.RealClock{}, Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second,
-		}, ApprovalOptions{Standing: standing, Left: w.evicted, Metrics: NewMetrics(w.registry)})
+		}, ApprovalOptions{Standing: w.tracker.Standing, Left: w.evicted, Metrics: NewMetrics(w.registry)})
 		w.start(t)
 		w.requireState(t, reasonOpen)
 		test(t, w)

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/breaker"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -57,11 +58,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // ApprovalOptions configures an ApprovalController. Metrics is required.
 type ApprovalOptions struct {
-	// Standing returns the NoExecute taint with a key of a node or a rule, or the last one
-	// of the rules of a patch. It is nil where taints are not watched; then no use of an
+	// Standing returns the NoExecute taint with a key of a node or a rule, or the first and
+	// the last one of the rules of a patch, of which the last counts. It is nil where taints are not watched; then no use of an
 	// approval for a taint is seen. The component that watches rules must call
 	// RuleChanged, and PatchesChanged for their patches.
-	Standing func(source tracker.Source, key string) (tracker.Taint, bool)
+	Standing func(source tracker.Source, key string) (first, last tracker.Taint, ok bool)
 	// Left returns the number of pods that left because of a taint with a key on an object
 	// since a time; nil where evictions are not watched.
 	Left    func(source tracker.Source, key string, since time.Time) int
@@ -181,14 +182,14 @@ func (c *ApprovalController) reconcile(ctx context.Context, name string) (time.D
 	if used != nil && (state.open || before.Status.UsedAt == nil) {
 		kind := "evictionpolicy"
 		if approval.Spec.EvictionPolicy == "" {
-			kind = string(sourceOf(&approval).Kind)
+			kind = string(breaker.CarrierOf(&approval).Kind)
 		}
 		c.options.Metrics.used.WithLabelValues(kind).Inc()
 	}
 	state.open = used == nil
 	switch {
 	case used == nil:
-		return min(max(expiryOf(&approval).Sub(now), 0), openPause), nil
+		return min(max(breaker.ExpiryOf(&approval).Sub(now), 0), openPause), nil
 	case now.Sub(used.Time) < countFor:
 		return countPause, nil
 	default:
@@ -211,25 +212,13 @@ func (c *ApprovalController) updateUse(approval *v1alpha1.EvictionApproval, stat
 	case c.options.Left != nil:
 		// UsedAt has whole seconds.
 		since := approval.Status.UsedAt.Truncate(time.Second)
-		left := int32(min(c.options.Left(sourceOf(approval), approval.Spec.Taint.Key, since), math.MaxInt32/2)) //nolint:gosec // It is bounded.
+		left := int32(min(c.options.Left(breaker.CarrierOf(approval), approval.Spec.Taint.Key, since), math.MaxInt32/2)) //nolint:gosec // It is bounded.
 		// A replica that started after the use adds its count to the number in the status.
 		if !state.counted {
 			state.counted, state.carried = true, max(approval.Status.Evicted-left, 0)
 		}
 		approval.Status.Evicted = max(approval.Status.Evicted, state.carried+left)
 	}
-}
-
-// sourceOf returns the object that carries the approved taint. An approval for an
-// EvictionPolicy has none.
-func sourceOf(approval *v1alpha1.EvictionApproval) tracker.Source {
-	if name := approval.Spec.DeviceTaintRule; name != "" {
-		return tracker.Source{Kind: tracker.SourceRule, Name: name}
-	}
-	if name := approval.Spec.ResourceSlicePatch; name != "" {
-		return tracker.Source{Kind: tracker.SourcePatch, Name: name}
-	}
-	return tracker.Source{Kind: tracker.SourceNode, Name: approval.Spec.Node}
 }
 
 // findUse returns the time at which the approved taint was written, and whether that used
@@ -239,17 +228,12 @@ func (c *ApprovalController) findUse(approval *v1alpha1.EvictionApproval, now ti
 	if c.options.Standing == nil || approval.Spec.EvictionPolicy != "" {
 		return time.Time{}, false // Breakers write the use of such an approval.
 	}
-	taint, ok := c.options.Standing(sourceOf(approval), approval.Spec.Taint.Key)
+	_, taint, ok := c.options.Standing(breaker.CarrierOf(approval), approval.Spec.Taint.Key)
 	if !ok || taint.Effect != approval.Spec.Taint.Effect {
 		return time.Time{}, false
 	}
 	at := taint.Written(now)
-	return at, !at.Before(approval.CreationTimestamp.Time) && !at.After(expiryOf(approval))
-}
-
-// expiryOf returns the time at which an approval expires.
-func expiryOf(approval *v1alpha1.EvictionApproval) time.Time {
-	return approval.CreationTimestamp.Add(approval.Spec.ExpiresAfter.Duration)
+	return at, !at.Before(approval.CreationTimestamp.Time) && !at.After(breaker.ExpiryOf(approval))
 }
 
 // approvalReady returns the condition Ready of an approval, whose status says whether it
@@ -260,8 +244,8 @@ func approvalReady(approval *v1alpha1.EvictionApproval, now time.Time) metav1.Co
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
 		ObservedGeneration: approval.Generation, LastTransitionTime: metav1.NewTime(now),
 	}
-	end := expiryOf(approval).UTC().Format(time.RFC3339)
-	policy, released, lasts := approval.Spec.EvictionPolicy, approval.Status.Released, now.Before(expiryOf(approval))
+	end := breaker.ExpiryOf(approval).UTC().Format(time.RFC3339)
+	policy, released, lasts := approval.Spec.EvictionPolicy, approval.Status.Released, now.Before(breaker.ExpiryOf(approval))
 	switch {
 	case policy != "" && lasts && released < approval.Spec.MaxPods:
 		condition.Status, condition.Reason = metav1.ConditionTrue, reasonOpen

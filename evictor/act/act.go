@@ -88,22 +88,25 @@ type Effector interface {
 	Evict(ctx context.Context, what Order) (Attempt, error)
 }
 
-// requests are the requests of evictions. Method Delete evicts as Kubernetes does: it sets the
+// Requests are the requests of evictions. Method Delete evicts as Kubernetes does: it sets the
 // DisruptionTarget condition and deletes the pod. In the normal case that is two requests, neither
-// of them a read.
-type requests struct {
+// of them a read. They are safe for concurrent use.
+type Requests struct {
 	pods  corev1client.PodsGetter
 	clock clock.PassiveClock
-	late  *LateMarks
+	// leads reports whether this replica holds the lease.
+	leads func() bool
+	// late are the pods that are marked after they were deleted.
+	late chan lateMark
 }
 
-// New returns an effector that makes its requests by a client. With late nil, all pods are marked before.
-func New(client kubernetes.Interface, now clock.PassiveClock, late *LateMarks) Effector {
-	return &requests{pods: client.CoreV1(), clock: now, late: late}
+// New returns an Effector that makes its requests by a client.
+func New(client kubernetes.Interface, now clock.PassiveClock, leads func() bool) *Requests {
+	return &Requests{pods: client.CoreV1(), clock: now, leads: leads, late: make(chan lateMark, mostLate)}
 }
 
 // Evict makes an attempt by the method of the order.
-func (r *requests) Evict(ctx context.Context, what Order) (Attempt, error) {
+func (r *Requests) Evict(ctx context.Context, what Order) (Attempt, error) {
 	switch {
 	case what.Method == Evict:
 		return r.evict(ctx, &what)
@@ -113,10 +116,10 @@ func (r *requests) Evict(ctx context.Context, what Order) (Attempt, error) {
 		if done, err := r.evict(ctx, &what); !refused(err) {
 			return done, err
 		}
-	case what.Mark == v1alpha1.EvictionMarkWhileTerminating && r.late.takes(&what.Pod):
+	case what.Mark == v1alpha1.EvictionMarkWhileTerminating && r.marksLate(&what.Pod):
 		done, err := r.delete(ctx, &what, Attempt{}, what.Pod.ResourceVersion)
 		if err == nil && done.Outcome == Evicted {
-			r.late.add(what.Pod, what.Cause)
+			r.markLate(what.Pod, what.Cause)
 		}
 		return done, err
 	}
@@ -131,7 +134,7 @@ func refused(err error) bool {
 	return (failure.Blocked() || failure == Denied || failure == Invalid) && !apierrors.IsUnauthorized(err)
 }
 
-func (r *requests) markAndDelete(ctx context.Context, what *Order) (Attempt, error) {
+func (r *Requests) markAndDelete(ctx context.Context, what *Order) (Attempt, error) {
 	if err := what.Holds(); err != nil {
 		return Attempt{}, err
 	}
@@ -148,7 +151,7 @@ func (r *requests) markAndDelete(ctx context.Context, what *Order) (Attempt, err
 }
 
 // delete deletes the pod in a version. Done is what was done before.
-func (r *requests) delete(ctx context.Context, what *Order, done Attempt, version string) (Attempt, error) {
+func (r *Requests) delete(ctx context.Context, what *Order, done Attempt, version string) (Attempt, error) {
 	pod := &what.Pod
 	return what.send(ctx, done, "delete pod", func(ctx context.Context) error {
 		return r.pods.Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: thatOne(pod, version)})

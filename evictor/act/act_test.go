@@ -44,6 +44,8 @@ func trackedPod(change func(*corev1.Pod)) tracker.Pod {
 // holds is a decision that is to be carried out.
 func holds() error { return nil }
 
+func holdsLease() bool { return true }
+
 func disrupted(status corev1.ConditionStatus, reason, message string, generation int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		p.Status.Conditions = []corev1.PodCondition{{
@@ -76,7 +78,7 @@ func TestMarkPatch(t *testing.T) {
 			require.Equal(t, test.marked, marked(pod, tracker.SourceNode))
 			body, err := json.Marshal(markPatch(pod, tracker.SourceNode, metav1.NewTime(noon)))
 			require.NoError(t, err)
-			require.Equal(t, test.want, string(body))
+			require.JSONEq(t, test.want, string(body))
 		})
 	}
 }
@@ -101,7 +103,7 @@ func TestDeviceMarkPatch(t *testing.T) {
 				require.Equal(t, test.marked, marked(pod, cause))
 				body, err := json.Marshal(markPatch(pod, cause, metav1.NewTime(noon)))
 				require.NoError(t, err)
-				require.Equal(t, `{"metadata":{"uid":"u","resourceVersion":"7"},"status":{"conditions":[{"type":"DisruptionTarget","status":"True",`+
+				require.JSONEq(t, `{"metadata":{"uid":"u","resourceVersion":"7"},"status":{"conditions":[{"type":"DisruptionTarget","status":"True",`+
 					`"reason":"DeletionByDeviceTaintManager","message":"Device Taint manager: deleting due to NoExecute taint","observedGeneration":3`+test.tail, string(body))
 			}
 		})
@@ -119,7 +121,7 @@ func TestDeleter(t *testing.T) {
 			return true, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "8"}}, nil
 		})
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-		done, err := New(client, clock, nil).Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode, Mark: v1alpha1.EvictionMarkBefore, Holds: holds})
+		done, err := New(client, clock, holdsLease).Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode, Mark: v1alpha1.EvictionMarkBefore, Holds: holds})
 		require.NoError(t, err)
 		require.Equal(t, Evicted, done.Outcome)
 		require.Equal(t, "8", done.Answer.ResourceVersion)
@@ -137,7 +139,7 @@ func TestDeleter(t *testing.T) {
 		client := fake.NewClientset()
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
 		pod := trackedPod(disrupted("True", nodeMark.reason, nodeMark.message, 3))
-		done, err := New(client, clock, nil).Evict(t.Context(), Order{Pod: pod, Cause: tracker.SourceNode, Mark: v1alpha1.EvictionMarkBefore, Holds: holds})
+		done, err := New(client, clock, holdsLease).Evict(t.Context(), Order{Pod: pod, Cause: tracker.SourceNode, Mark: v1alpha1.EvictionMarkBefore, Holds: holds})
 		require.NoError(t, err)
 		require.Equal(t, Evicted, done.Outcome)
 		require.Len(t, client.Actions(), 1)
@@ -152,7 +154,7 @@ func TestDeleter(t *testing.T) {
 			return true, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "8"}}, nil
 		})
 		client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, nil })
-		done, err := New(client, clock, nil).Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceRule, Mark: v1alpha1.EvictionMarkBefore, Holds: holds})
+		done, err := New(client, clock, holdsLease).Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceRule, Mark: v1alpha1.EvictionMarkBefore, Holds: holds})
 		require.NoError(t, err)
 		require.Equal(t, Evicted, done.Outcome)
 		require.Len(t, client.Actions(), 2)
@@ -163,7 +165,7 @@ func TestDeleter(t *testing.T) {
 
 	t.Run("NE-17 a pod that is gone is gone, with no event and no retry", func(t *testing.T) {
 		t.Parallel()
-		d := New(fake.NewClientset(), clock, nil)
+		d := New(fake.NewClientset(), clock, holdsLease)
 		done, err := d.Evict(t.Context(), Order{Pod: trackedPod(nil), Cause: tracker.SourceNode, Mark: v1alpha1.EvictionMarkBefore, Holds: holds})
 		require.NoError(t, err)
 		require.Equal(t, Attempt{Outcome: Gone}, done)

@@ -21,7 +21,7 @@ var errChanged = errors.New("pod changed since it was decided about")
 // at the preconditions, and a pod that then stays is given back only after two minutes
 // (pkg/registry/core/pod/storage/eviction.go). So a pod with a budget is read first:
 // a version that is out of date must not cost its neighbours their turn.
-func (r *requests) evict(ctx context.Context, what *Order) (Attempt, error) {
+func (r *Requests) evict(ctx context.Context, what *Order) (Attempt, error) {
 	pod := &what.Pod
 	if what.Guarded {
 		if done, err := r.look(ctx, pod); err != nil || done.Outcome != Unfinished {
@@ -37,7 +37,7 @@ func (r *requests) evict(ctx context.Context, what *Order) (Attempt, error) {
 }
 
 // look reads the pod and makes sure that it is as it was decided about.
-func (r *requests) look(ctx context.Context, pod *tracker.Pod) (Attempt, error) {
+func (r *Requests) look(ctx context.Context, pod *tracker.Pod) (Attempt, error) {
 	found, err := r.pods.Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	switch failure := Classify(err); {
 	case failure == NotFound:

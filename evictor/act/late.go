@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -20,68 +18,56 @@ const (
 	lateTimeout = 10 * time.Second
 )
 
-// LateMarks sets the DisruptionTarget condition on pods that were deleted, while they terminate. Pods
-// may be gone before it is their turn, and nothing is tried twice: the condition is best effort. It is
-// safe for concurrent use.
-type LateMarks struct {
-	marker requests
-	// leads reports whether this replica holds the lease.
-	leads func() bool
-	pods  chan lateMark
-}
-
+// lateMark is a pod that is marked after it was deleted.
 type lateMark struct {
 	pod   tracker.Pod
 	cause tracker.SourceKind
 }
 
-// NewLateMarks returns marks that are set while Work runs, by LateWorkers goroutines.
-func NewLateMarks(client kubernetes.Interface, now clock.PassiveClock, leads func() bool) *LateMarks {
-	return &LateMarks{marker: requests{pods: client.CoreV1(), clock: now}, leads: leads, pods: make(chan lateMark, mostLate)}
-}
-
-// takes reports whether a pod is marked after its deletion. Pods of Jobs are not: their
+// marksLate reports whether a pod is marked after its deletion. Pods of Jobs are not: their
 // podFailurePolicy may look at the condition as soon as they fail.
-func (l *LateMarks) takes(pod *tracker.Pod) bool {
-	return l != nil && len(l.pods) < mostLate && (pod.Origin == nil || pod.Origin.OwnerKind != "Job")
+func (r *Requests) marksLate(pod *tracker.Pod) bool {
+	return len(r.late) < mostLate && (pod.Origin == nil || pod.Origin.OwnerKind != "Job")
 }
 
-// add has a pod marked. It does not block.
-func (l *LateMarks) add(pod tracker.Pod, cause tracker.SourceKind) {
+// markLate has a pod marked that was deleted. It does not block.
+func (r *Requests) markLate(pod tracker.Pod, cause tracker.SourceKind) {
 	pod.ResourceVersion = "" // The deletion has changed it.
 	select {
-	case l.pods <- lateMark{pod, cause}:
+	case r.late <- lateMark{pod, cause}:
 	default:
 	}
 }
 
-// Forget drops the pods that still wait. No worker runs then.
-func (l *LateMarks) Forget() {
-	for len(l.pods) > 0 {
-		<-l.pods
+// ForgetLate drops the pods that still wait to be marked. No worker runs then.
+func (r *Requests) ForgetLate() {
+	for len(r.late) > 0 {
+		<-r.late
 	}
 }
 
-// Work sets marks until ctx is done.
-func (l *LateMarks) Work(ctx context.Context) {
+// MarkLate sets the DisruptionTarget condition on pods that were deleted, while they terminate, until ctx is
+// done. LateWorkers goroutines do so. Pods may be gone before it is their turn, and nothing is tried twice: the
+// condition is best effort.
+func (r *Requests) MarkLate(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case next := <-l.pods:
-			if err := l.set(ctx, &next); err != nil && Classify(err) != NotFound {
+		case next := <-r.late:
+			if err := r.set(ctx, &next); err != nil && Classify(err) != NotFound {
 				logr.FromContextOrDiscard(ctx).V(1).Info("cannot mark a pod that terminates", "pod", next.pod.String(), "reason", err.Error())
 			}
 		}
 	}
 }
 
-func (l *LateMarks) set(ctx context.Context, of *lateMark) error {
-	if !l.leads() {
+func (r *Requests) set(ctx context.Context, of *lateMark) error {
+	if !r.leads() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, lateTimeout)
 	defer cancel()
-	_, err := l.marker.mark(ctx, of.pod, of.cause)
+	_, err := r.mark(ctx, of.pod, of.cause)
 	return err
 }

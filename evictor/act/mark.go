@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -30,7 +31,7 @@ func markText(cause tracker.SourceKind) mark {
 }
 
 // mark sets the DisruptionTarget condition.
-func (r *requests) mark(ctx context.Context, pod tracker.Pod, cause tracker.SourceKind) (*corev1.Pod, error) {
+func (r *Requests) mark(ctx context.Context, pod tracker.Pod, cause tracker.SourceKind) (*corev1.Pod, error) {
 	body, err := json.Marshal(markPatch(pod, cause, metav1.NewTime(r.clock.Now())))
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
@@ -38,46 +39,22 @@ func (r *requests) mark(ctx context.Context, pod tracker.Pod, cause tracker.Sour
 	return r.pods.Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 }
 
-// statusPatch is a strategic merge patch of a pod's status. The resource version
-// makes the API server refuse it for any other version, the UID for any other pod.
-type statusPatch struct {
-	Metadata struct {
-		UID             types.UID `json:"uid"`
-		ResourceVersion string    `json:"resourceVersion,omitempty"`
-	} `json:"metadata"`
-	Status struct {
-		Conditions []conditionPatch `json:"conditions"`
-	} `json:"status"`
-}
-
-type conditionPatch struct {
-	Type               corev1.PodConditionType `json:"type"`
-	Status             corev1.ConditionStatus  `json:"status"`
-	Reason             string                  `json:"reason"`
-	Message            string                  `json:"message"`
-	ObservedGeneration int64                   `json:"observedGeneration,omitempty"`
-	LastTransitionTime *metav1.Time            `json:"lastTransitionTime,omitempty"`
-}
-
-// markPatch returns the patch that marks pod. A condition that is true already
-// keeps the time since when it is. The generation is given for devices as for
-// nodes, which Kubernetes' own controller for devices does not do (DE-40).
-func markPatch(pod tracker.Pod, cause tracker.SourceKind, now metav1.Time) statusPatch {
+// markPatch returns the strategic merge patch that marks pod. The resource version
+// makes the API server refuse it for any other version, the UID for any other pod. A
+// condition that is true already keeps the time since when it is. The generation is given
+// for devices as for nodes, which Kubernetes' own controller for devices does not do (DE-40).
+func markPatch(pod tracker.Pod, cause tracker.SourceKind, now metav1.Time) *corev1apply.PodApplyConfiguration {
 	text := markText(cause)
-	condition := conditionPatch{
-		Type:               corev1.DisruptionTarget,
-		Status:             corev1.ConditionTrue,
-		Reason:             text.reason,
-		Message:            text.message,
-		ObservedGeneration: pod.Generation,
-	}
+	condition := corev1apply.PodCondition().WithType(corev1.DisruptionTarget).WithStatus(corev1.ConditionTrue).
+		WithReason(text.reason).WithMessage(text.message).WithObservedGeneration(pod.Generation)
 	if pod.Disruption == nil || pod.Disruption.Status != corev1.ConditionTrue {
-		condition.LastTransitionTime = &now
+		condition.WithLastTransitionTime(now)
 	}
-	var patch statusPatch
-	patch.Metadata.UID, patch.Metadata.ResourceVersion = pod.UID, pod.ResourceVersion
-	patch.Status.Conditions = []conditionPatch{condition}
-	return patch
+	var patch corev1apply.PodApplyConfiguration
+	if pod.ResourceVersion != "" {
+		patch.WithResourceVersion(pod.ResourceVersion)
+	}
+	return patch.WithUID(pod.UID).WithStatus(corev1apply.PodStatus().WithConditions(condition))
 }
 
 // marked reports whether pod has the condition as markPatch would set it.

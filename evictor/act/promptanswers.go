@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // PromptAnswers wraps the transport of the client that evicts. The answers of an API
@@ -43,19 +45,6 @@ func isPlain(response *http.Response) bool {
 	return strings.HasPrefix(response.Header.Get("Content-Type"), "text/")
 }
 
-// reasonOf returns the reason that goes with a code.
-func reasonOf(code int) metav1.StatusReason {
-	switch code {
-	case http.StatusTooManyRequests:
-		return metav1.StatusReasonTooManyRequests
-	case http.StatusServiceUnavailable:
-		return metav1.StatusReasonServiceUnavailable
-	case http.StatusGatewayTimeout:
-		return metav1.StatusReasonTimeout
-	}
-	return metav1.StatusReasonInternalError
-}
-
 // withStatus returns the answer with a Status as its body, which says what its header
 // said.
 func withStatus(response *http.Response, after string) (*http.Response, error) {
@@ -68,11 +57,9 @@ func withStatus(response *http.Response, after string) (*http.Response, error) {
 	if err != nil {
 		seconds = 1
 	}
-	body, err := json.Marshal(metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
-		Status:   metav1.StatusFailure, Reason: reasonOf(response.StatusCode), Code: int32(response.StatusCode), //nolint:gosec // A status of HTTP has three digits.
-		Message: strings.TrimSpace(string(message)), Details: &metav1.StatusDetails{RetryAfterSeconds: int32(seconds)},
-	})
+	status := apierrors.NewGenericServerResponse(response.StatusCode, "", schema.GroupResource{}, "", "", int(seconds), false).Status()
+	status.TypeMeta, status.Message = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, strings.TrimSpace(string(message))
+	body, err := json.Marshal(status)
 	if err != nil {
 		return nil, err
 	}

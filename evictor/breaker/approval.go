@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -19,52 +18,52 @@ import (
 // replicas observe the same taint at different times.
 const sameAppearance = 5 * time.Second
 
-// Cause is the taint because of which a pod is evicted.
-type Cause struct {
-	Carrier tracker.Source
-	// Patch is the ResourceSlicePatch from which the carrier is derived; zero for none.
-	Patch  tracker.PatchRef
-	Key    string
-	Effect corev1.TaintEffect
+// defaultExpiry is how long an approval without expiresAfter can be used.
+const defaultExpiry = time.Hour
+
+// ExpiryOf returns when an approval can no longer be used.
+func ExpiryOf(a *v1alpha1.EvictionApproval) time.Time {
+	return a.CreationTimestamp.Add(cmp.Or(a.Spec.ExpiresAfter.Duration, defaultExpiry))
 }
 
-func expiry(a *v1alpha1.EvictionApproval) time.Time {
-	return a.CreationTimestamp.Add(a.Spec.ExpiresAfter.Duration)
-}
-
-// names reports whether an approval names a source, and the taint of a cause.
-func names(a *v1alpha1.EvictionApproval, source tracker.Source, cause Cause) bool {
-	name := map[tracker.SourceKind]string{
-		tracker.SourceNode: a.Spec.Node, tracker.SourceRule: a.Spec.DeviceTaintRule, tracker.SourcePatch: a.Spec.ResourceSlicePatch,
-	}[source.Kind]
-	return name != "" && name == source.Name && a.Spec.Taint == v1alpha1.ApprovedTaint{Key: cause.Key, Effect: cause.Effect}
+// CarrierOf returns the object that carries the approved taint, without its UID. It is zero for an approval of
+// an EvictionPolicy.
+func CarrierOf(a *v1alpha1.EvictionApproval) tracker.Source {
+	switch spec := &a.Spec; {
+	case spec.Node != "":
+		return tracker.Source{Kind: tracker.SourceNode, Name: spec.Node}
+	case spec.DeviceTaintRule != "":
+		return tracker.Source{Kind: tracker.SourceRule, Name: spec.DeviceTaintRule}
+	case spec.ResourceSlicePatch != "":
+		return tracker.Source{Kind: tracker.SourcePatch, Name: spec.ResourceSlicePatch}
+	}
+	return tracker.Source{}
 }
 
 func isListed(approvals []*v1alpha1.EvictionApproval, uid types.UID) bool {
 	return slices.ContainsFunc(approvals, func(a *v1alpha1.EvictionApproval) bool { return a.UID == uid })
 }
 
-// validApprovals returns the approvals that have not expired and are of a policy, or of the taint of a cause.
-func (k *Keeper) validApprovals(t *term, cause Cause) []*v1alpha1.EvictionApproval {
+// validApprovals returns the approvals that have not expired and are of a policy, or of a taint.
+func (k *Keeper) validApprovals(t *term, taint *tracker.Taint) []*v1alpha1.EvictionApproval {
 	t.mu.Lock()
 	approvals := t.approvals
 	t.mu.Unlock()
 	server := k.options.Clock.Now()
 	return slices.DeleteFunc(slices.Clone(approvals), func(a *v1alpha1.EvictionApproval) bool {
-		return !server.Before(expiry(a)) || a.Spec.EvictionPolicy == "" && !k.covers(a, cause, server)
+		return !server.Before(ExpiryOf(a)) || a.Spec.EvictionPolicy == "" && !k.covers(a, taint, server)
 	})
 }
 
-// covers reports whether an approval is of the taint of a cause. An approval that was used does not cover
-// a taint that was added later. The taint of a patch is added with the first of its rules.
-func (k *Keeper) covers(a *v1alpha1.EvictionApproval, cause Cause, server time.Time) bool {
-	return k.options.Standing != nil && slices.ContainsFunc([]tracker.Source{cause.Carrier, cause.Patch.Source()}, func(source tracker.Source) bool {
-		if !names(a, source, cause) {
-			return false
-		}
-		taint, ok := k.options.Standing(source, cause.Key)
-		return ok && (a.Status.UsedAt == nil || !taint.Written(server).After(a.Status.UsedAt.Add(sameAppearance)))
-	})
+// covers reports whether an approval is of a taint. An approval that was used does not cover a taint that was
+// added later. The taint of a patch is added with the first of its rules.
+func (k *Keeper) covers(a *v1alpha1.EvictionApproval, taint *tracker.Taint, server time.Time) bool {
+	carrier := CarrierOf(a)
+	if !taint.From(carrier.Kind, carrier.Name) || a.Spec.Taint != (v1alpha1.ApprovedTaint{Key: taint.Key, Effect: taint.Effect}) {
+		return false
+	}
+	standing, _, ok := k.options.Standing(carrier, taint.Key)
+	return ok && (a.Status.UsedAt == nil || !standing.Written(server).After(a.Status.UsedAt.Add(sameAppearance)))
 }
 
 // followApprovals lists the approvals until ctx is done.
@@ -80,7 +79,7 @@ func (k *Keeper) followApprovals(ctx context.Context, t *term) {
 func (k *Keeper) refreshApprovals(ctx context.Context, t *term) {
 	tripped := t.tripped()
 	var list v1alpha1.EvictionApprovalList
-	if len(tripped) > 0 && k.options.Approvals != nil {
+	if len(tripped) > 0 {
 		if err := k.options.Approvals.List(ctx, &list); err != nil {
 			logr.FromContextOrDiscard(ctx).V(1).Info("cannot list EvictionApprovals yet", "reason", err.Error())
 			return
@@ -89,7 +88,7 @@ func (k *Keeper) refreshApprovals(ctx context.Context, t *term) {
 	server := k.options.Clock.Now()
 	var approvals []*v1alpha1.EvictionApproval
 	for i := range list.Items {
-		if a := &list.Items[i]; a.DeletionTimestamp == nil && server.Before(expiry(a)) {
+		if a := &list.Items[i]; a.DeletionTimestamp == nil && server.Before(ExpiryOf(a)) {
 			approvals = append(approvals, a)
 		}
 	}

@@ -147,7 +147,7 @@ func TestAnApprovalIsNotForATaintThatComesBack(t *testing.T) {
 func TestNothingIsApprovedWhereTaintsAreNotFollowed(t *testing.T) {
 	tripped(t, func(t *testing.T, s *store, r *replica) {
 		t.Helper()
-		r.options.Standing = nil
+		r.options.Standing = func(tracker.Source, string) (first, last tracker.Taint, ok bool) { return first, last, false }
 		s.approve("a", pods(10))
 		settle(2 * time.Second)
 		r.goes(t, 0, "p")
@@ -195,7 +195,7 @@ func TestJ01AnApprovalForAPolicyLetsPodsGoThatItsBreakerHolds(t *testing.T) {
 func TestAnApprovalForAPolicyNeedsNoTaintThatStands(t *testing.T) {
 	tripped(t, func(t *testing.T, s *store, r *replica) {
 		t.Helper()
-		r.options.Standing = nil
+		r.options.Standing = func(tracker.Source, string) (first, last tracker.Taint, ok bool) { return first, last, false }
 		s.approve("a", forPolicy("p", 3))
 		settle(2 * time.Second)
 		r.goes(t, 3, "p")
@@ -307,19 +307,19 @@ func TestJ06AnApprovalReleasesNoMorePodsThanItSays(t *testing.T) {
 }
 
 func TestAnApprovalNamesACause(t *testing.T) {
-	rule := cause
-	rule.Carrier = tracker.Source{Kind: tracker.SourceRule, Name: "n-1", UID: "uid"}
+	rule := *cause
+	rule.Source = tracker.Source{Kind: tracker.SourceRule, Name: "n-1", UID: "uid"}
 	written := rule
 	written.Patch = tracker.PatchRef{Name: "n", UID: "uid"}
-	slice := cause
-	slice.Carrier.Kind = tracker.SourceSlice
+	slice := *cause
+	slice.Source.Kind = tracker.SourceSlice
 	for _, test := range []struct {
 		name   string
 		spec   v1alpha1.EvictionApprovalSpec
-		cause  Cause
+		cause  tracker.Taint
 		covers bool
 	}{
-		{"a node", v1alpha1.EvictionApprovalSpec{Node: "n"}, cause, true},
+		{"a node", v1alpha1.EvictionApprovalSpec{Node: "n"}, *cause, true},
 		{"a slice of that name is not the node", v1alpha1.EvictionApprovalSpec{Node: "n"}, slice, false},
 		{"a rule", v1alpha1.EvictionApprovalSpec{DeviceTaintRule: "n-1"}, rule, true},
 		{"a patch is not the node of that name", v1alpha1.EvictionApprovalSpec{Node: "n"}, written, false},
@@ -333,14 +333,14 @@ func TestAnApprovalNamesACause(t *testing.T) {
 			tripped(t, func(t *testing.T, s *store, r *replica) {
 				t.Helper()
 				added := tracker.Taint{TimeAdded: time.Now()}
-				r.options.Standing = func(tracker.Source, string) (tracker.Taint, bool) { return added, true }
+				r.options.Standing = func(tracker.Source, string) (first, last tracker.Taint, ok bool) { return added, added, true }
 				s.approve("a", func(a *v1alpha1.EvictionApproval) {
 					taint := a.Spec.Taint
 					a.Spec = test.spec
 					a.Spec.Taint, a.Spec.MaxPods, a.Spec.ExpiresAfter.Duration = taint, 2, time.Minute
 				})
 				settle(2 * time.Second)
-				covers := func(cause Cause) bool { return r.Ask(newUID(), r.policies("p"), cause).HeldBy == nil }
+				covers := func(cause tracker.Taint) bool { return r.Ask(newUID(), r.policies("p"), &cause).HeldBy == nil }
 				require.Equal(t, test.covers, covers(test.cause))
 				other := test.cause
 				other.Key = "other"
@@ -361,11 +361,11 @@ func TestAnApprovalOfAPatchIsForAllItsRules(t *testing.T) {
 		t.Helper()
 		start := time.Now()
 		written := map[tracker.SourceKind]time.Time{tracker.SourceRule: start.Add(time.Minute), tracker.SourcePatch: start}
-		r.options.Standing = func(source tracker.Source, _ string) (tracker.Taint, bool) {
-			return tracker.Taint{TimeAdded: written[source.Kind]}, true
+		r.options.Standing = func(source tracker.Source, _ string) (first, last tracker.Taint, ok bool) {
+			return tracker.Taint{TimeAdded: written[source.Kind]}, tracker.Taint{}, true
 		}
-		of := cause
-		of.Carrier, of.Patch = tracker.Source{Kind: tracker.SourceRule, Name: "n-2"}, tracker.PatchRef{Name: "n", UID: "uid"}
+		of := *cause
+		of.Source, of.Patch = tracker.Source{Kind: tracker.SourceRule, Name: "n-2"}, tracker.PatchRef{Name: "n", UID: "uid"}
 		settle(2 * time.Minute)
 		for name, change := range map[string]func(*v1alpha1.EvictionApproval){
 			"of-the-rule":  func(a *v1alpha1.EvictionApproval) { a.Spec.Node, a.Spec.DeviceTaintRule = "", "n-2" },
@@ -377,16 +377,16 @@ func TestAnApprovalOfAPatchIsForAllItsRules(t *testing.T) {
 				a.Status.UsedAt = new(metav1.NewTime(start))
 			})
 		}
-		require.NotNil(t, r.Ask(newUID(), r.policies("p"), of).HeldBy, "nothing has been listed yet")
+		require.NotNil(t, r.Ask(newUID(), r.policies("p"), &of).HeldBy, "nothing has been listed yet")
 		settle(5 * time.Second)
-		require.Positive(t, r.Ask(newUID(), r.policies("p"), of).Wait)
+		require.Positive(t, r.Ask(newUID(), r.policies("p"), &of).Wait)
 		settle(time.Second)
-		answer := r.Ask(newUID(), r.policies("p"), of)
+		answer := r.Ask(newUID(), r.policies("p"), &of)
 		require.NotNil(t, answer.Permit)
 		answer.Permit.Settle(true)
 		require.Zero(t, s.released("of-the-rule").Released, "that one was used for an earlier taint of the rule")
 		require.Positive(t, s.released("of-the-patch").Released)
 		of.Patch.Name = "other"
-		require.NotNil(t, r.Ask(newUID(), r.policies("p"), of).HeldBy)
+		require.NotNil(t, r.Ask(newUID(), r.policies("p"), &of).HeldBy)
 	})
 }

@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
-	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
 const (
@@ -58,20 +58,19 @@ func (k *Keeper) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ask returns whether a pod that is due because of a cause may be evicted, if the breakers of these
-// policies bind it. All of them have to allow it, or none counts it. An approval of a taint releases
-// pods from all breakers, none of which counts them. An approval of a policy releases pods from the
-// breaker of that policy alone. A breaker that has counted the pod within its window, after an attempt
-// that may have worked, needs no room for it and does not hold it, unless the limit was lowered below the
-// number of pods that the breaker has counted.
-func (k *Keeper) Ask(pod types.UID, policies []*eviction.Policy, cause Cause) Answer {
+// Ask is a Check: it lets a pod go on if all breakers that bind it allow that. If one does not, none counts the
+// pod. An approval of a taint releases pods from all breakers, none of which counts them. An approval of a policy
+// releases pods from the breaker of that policy alone. A breaker that has counted the pod within its window, after
+// an attempt that may have worked, needs no room for it and does not hold it, unless the limit was lowered below
+// the number of pods that the breaker has counted.
+func (k *Keeper) Ask(_ checks.Now, of *checks.Eviction) checks.Answer {
+	if len(of.Treatment.Breakers) == 0 {
+		return checks.Answer{}
+	}
 	if t := k.term.Load(); t != nil {
-		return t.ask(pod, policies, k.validApprovals(t, cause), k.options.Local.Now())
+		return t.ask(of.Pod.UID, of.Treatment.Breakers, k.validApprovals(t, &of.Taint), k.options.Local.Now())
 	}
-	if slices.ContainsFunc(policies, func(p *eviction.Policy) bool { return p.Breaker != nil }) {
-		return Answer{Wait: leadingPause}
-	}
-	return Answer{Permit: &Permit{}}
+	return checks.Answer{Wait: leadingPause}
 }
 
 // PoliciesChanged is called after the policies in force changed.
@@ -104,7 +103,7 @@ func (k *Keeper) work(ctx context.Context, t *term, l *ledger) {
 // no requests while the replica may have lost the lease of the leader, such as after the machine was
 // suspended.
 func (k *Keeper) attempt(ctx context.Context, t *term, l *ledger) (pause time.Duration, err error) {
-	if k.options.Leads != nil && !k.options.Leads() {
+	if !k.options.Leads() {
 		return leadingPause, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, k.options.Timeout)

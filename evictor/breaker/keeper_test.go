@@ -253,32 +253,6 @@ func TestAShareOfTheCluster(t *testing.T) {
 	})
 }
 
-func TestLimits(t *testing.T) {
-	tests := map[string]struct {
-		limit      Limit
-		live, gone int
-		want       int
-	}{
-		"a number":                           {Limit{MaxPods: new(int32(7))}, 1000, 0, 7},
-		"a share":                            {Limit{MaxPercent: new(int32(20))}, 80, 20, 20},
-		"a share is rounded down":            {Limit{MaxPercent: new(int32(20))}, 99, 0, 19},
-		"a share is one at least":            {Limit{MaxPercent: new(int32(1))}, 5, 0, 1},
-		"a share of nothing":                 {Limit{MaxPercent: new(int32(1))}, 0, 0, 1},
-		"the smaller of both: the number":    {Limit{MaxPods: new(int32(7)), MaxPercent: new(int32(20))}, 1000, 0, 7},
-		"the smaller of both: the share":     {Limit{MaxPods: new(int32(7)), MaxPercent: new(int32(20))}, 10, 0, 2},
-		"no bound lets nobody go":            {Limit{}, 1000, 0, 0},
-		"a negative number lets nobody go":   {Limit{MaxPods: new(int32(-5))}, 1000, 0, 0},
-		"a whole cluster without overflow":   {Limit{MaxPercent: new(int32(100))}, 1 << 40, 0, 1 << 40},
-		"fewer than none is none":            {Limit{MaxPercent: new(int32(50))}, -10, 0, 1},
-		"the number where the share is more": {Limit{MaxPods: new(int32(1)), MaxPercent: new(int32(100))}, 10, 0, 1},
-	}
-	for sentence, test := range tests {
-		t.Run(sentence, func(t *testing.T) {
-			require.Equal(t, test.want, test.limit.Pods(test.live, test.gone))
-		})
-	}
-}
-
 func TestSeveralBreakersAllHaveToLetAPodGo(t *testing.T) {
 	led(t, bounded(10, time.Hour), func(t *testing.T, s *store, r *replica) {
 		t.Helper()

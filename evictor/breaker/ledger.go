@@ -1,13 +1,10 @@
 package breaker
 
 import (
-	"errors"
 	"maps"
-	"net/http"
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -249,15 +246,4 @@ func (l *ledger) commit(p *plan) {
 	for c := range p.moved {
 		c.by, c.at = p.mover, p.at
 	}
-}
-
-// uncertain reports whether a write that failed may be carried out all the same. A status code
-// between 400 and 499 means that it was refused, except for 408, which means that it took too long.
-func uncertain(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return true // The answer was lost.
-	}
-	code := status.Status().Code
-	return code < http.StatusBadRequest || code >= http.StatusInternalServerError || code == http.StatusRequestTimeout
 }

@@ -1,7 +1,6 @@
 package breaker
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -13,30 +12,6 @@ import (
 
 func forbidden() error {
 	return apierrors.NewForbidden(schema.GroupResource{Group: "tollgate.dev"}, "p", errors.New("no"))
-}
-
-func TestWhichWritesMayHaveGoneThrough(t *testing.T) {
-	resource := schema.GroupResource{}
-	tests := map[string]struct {
-		err  error
-		want bool
-	}{
-		"forbidden":               {forbidden(), false},
-		"a conflict":              {apierrors.NewConflict(resource, "p", errors.New("changed")), false},
-		"invalid":                 {apierrors.NewInvalid(schema.GroupKind{}, "p", nil), false},
-		"not found":               {apierrors.NewNotFound(resource, "p"), false},
-		"too many requests":       {apierrors.NewTooManyRequests("slow", 1), false},
-		"the request took long":   {apierrors.NewTimeoutError("slow", 0), true},
-		"the server took long":    {apierrors.NewServerTimeout(resource, "patch", 0), true},
-		"an internal error":       {apierrors.NewInternalError(errLost), true},
-		"the connection is lost":  {errLost, true},
-		"nobody waits any longer": {context.DeadlineExceeded, true},
-	}
-	for sentence, test := range tests {
-		t.Run(sentence, func(t *testing.T) {
-			require.Equal(t, test.want, uncertain(test.err))
-		})
-	}
 }
 
 func TestI02WritesThatFailForLongAreNotHeaped(t *testing.T) {

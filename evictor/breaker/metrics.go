@@ -4,6 +4,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 )
 
 // The outcomes of a write.
@@ -26,7 +28,7 @@ type Metrics struct {
 // NewMetrics registers the metrics with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	with := promauto.With(reg)
-	m := &Metrics{
+	return &Metrics{
 		tripped: with.NewGauge(prometheus.GaugeOpts{
 			Name: "tollgate_breakers_tripped",
 			Help: "EvictionPolicies whose breaker holds evictions. Only the leader counts them.",
@@ -35,22 +37,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "tollgate_breaker_trips_total",
 			Help: "Times that the breaker of an EvictionPolicy began to hold evictions.",
 		}),
-		releases: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "tollgate_breaker_releases_total",
-			Help: "Times that a breaker stopped holding evictions, by reason: the held evictions fit into the limit again (fits), or the limit was raised or removed (limit).",
-		}, []string{"reason"}),
-		writes: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "tollgate_breaker_writes_total",
-			Help: "Writes of the counts of breakers into EvictionPolicies, and of their releases into EvictionApprovals, by outcome.",
-		}, []string{"outcome"}),
+		releases: controller.NewCounter(reg, "tollgate_breaker_releases_total",
+			"Times that a breaker stopped holding evictions, by reason: the held evictions fit into the limit again (fits), or the limit was raised or removed (limit).",
+			"reason", releasedAsFits, releasedByLimit),
+		writes: controller.NewCounter(reg, "tollgate_breaker_writes_total",
+			"Writes of the counts of breakers into EvictionPolicies, and of their releases into EvictionApprovals, by outcome.",
+			"outcome", outcomeWritten, outcomeConflict, outcomeFailed),
 	}
-	for _, reason := range []string{releasedAsFits, releasedByLimit} {
-		m.releases.WithLabelValues(reason)
-	}
-	for _, outcome := range []string{outcomeWritten, outcomeConflict, outcomeFailed} {
-		m.writes.WithLabelValues(outcome)
-	}
-	return m
 }
 
 // written counts a write by its outcome.

@@ -78,7 +78,7 @@ func TestABreakerIsReleasedWhileAnotherOneHoldsOtherPods(t *testing.T) {
 func TestJ02ABreakerCountsPodsThatLeaveBecauseOfSlices(t *testing.T) {
 	led(t, bounded(10, time.Hour), func(t *testing.T, _ *store, r *replica) {
 		t.Helper()
-		slice := Cause{Carrier: tracker.Source{Kind: tracker.SourceSlice, Name: "slice"}, Key: "gpu", Effect: corev1.TaintEffectNoExecute}
+		slice := &tracker.Taint{Source: tracker.Source{Kind: tracker.SourceSlice, Name: "slice"}, Key: "gpu", Effect: corev1.TaintEffectNoExecute}
 		gone := 0
 		for begun := time.Now(); time.Since(begun) < time.Minute; {
 			answer := r.Ask(newUID(), r.policies("p"), slice)

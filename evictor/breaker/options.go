@@ -1,27 +1,16 @@
 package breaker
 
 import (
-	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
-
-// writer writes the status of objects.
-type writer interface {
-	Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error
-}
-
-// recorder writes events. It must not block.
-type recorder interface {
-	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
-}
 
 // Options configure a Keeper. The functions must not block.
 type Options struct {
@@ -40,11 +29,10 @@ type API struct {
 	// Reader reads EvictionPolicies and EvictionApprovals from the API server, not from a cache.
 	Reader client.Reader
 	// Status writes their status.
-	Status writer
-	// Approvals lists EvictionApprovals and may be a cache; nil if there are none.
+	Status controller.StatusWriter
+	// Approvals lists EvictionApprovals and may be a cache.
 	Approvals client.Reader
-	// Recorder may be nil.
-	Recorder recorder
+	Recorder  controller.Recorder
 }
 
 // Cluster is the state of the cluster that breakers depend on.
@@ -55,14 +43,15 @@ type Cluster struct {
 	// terminating.
 	Live func() int
 	// Standing returns the NoExecute taint with a key that a node or a rule has, or the
-	// first of the rules of a patch. Without it no taint is approved.
-	Standing func(source tracker.Source, key string) (tracker.Taint, bool)
+	// first and the last of the rules of a patch, of which the first counts: an approval
+	// that was used for it is also for those that follow.
+	Standing func(source tracker.Source, key string) (first, last tracker.Taint, ok bool)
 }
 
 // Lease is the lease of the leader.
 type Lease struct {
 	// Leads reports whether this replica still holds the lease. It is called before each
-	// attempt to read and write a status; nil means always.
+	// attempt to read and write a status.
 	Leads func() bool
 	// Timeout bounds an attempt with a permit, and an attempt of the keeper to read and write a
 	// status. It must be no longer than the lease lasts after this replica stops to act as the

@@ -136,7 +136,7 @@ func (in *situation) reservation(lasts time.Duration) *reservation {
 func (p *plan) giveBack(a *account, in *situation) (limit, usable int) {
 	granted := p.state.pods()
 	usable, unused := a.reservations.room(in.now)
-	limit = a.terms.limit.Pods(in.live, max(granted-unused, 0))
+	limit = a.terms.limit.Limit(in.live, max(granted-unused, 0))
 	if granted-unused+usable > limit {
 		usable = 0
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 )
 
 // reconcile reads the object of a ledger and writes its status, if there is something to write: a grant
@@ -50,7 +51,7 @@ func (k *Keeper) reconcile(ctx context.Context, t *term, l *ledger) (time.Durati
 	}
 	before := object.DeepCopyObject().(client.Object)
 	next.state.encode(object, in.server)
-	err = k.options.Status.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	err = k.options.Status.Patch(ctx, object, controller.ChangesTo(before))
 	k.options.Metrics.written(err)
 	t.finish(l, next, err)
 	if err != nil {
@@ -101,9 +102,6 @@ func (k *Keeper) report(ctx context.Context, l *ledger, p *plan) {
 }
 
 func (k *Keeper) event(l *ledger, eventType, reason, message string) {
-	if k.options.Recorder == nil {
-		return
-	}
 	about := &corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EvictionPolicy", Name: l.name, UID: l.uid}
 	k.options.Recorder.Eventf(about, eventType, reason, "%s", message)
 }

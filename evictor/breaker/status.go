@@ -14,8 +14,8 @@ import (
 // terms are what the spec of a policy or an approval allows.
 type terms struct {
 	generation int64
-	// limit is nil for a policy without a breaker.
-	limit *Limit
+	// limit is nil for a policy without a breaker. That of an approval has no window, but counts over all time.
+	limit *eviction.Breaker
 	// expiry is the end of an approval, by the clock of the API server.
 	expiry time.Time
 }
@@ -26,14 +26,12 @@ func decode(object client.Object, server, local time.Time) (s state, t terms) {
 	switch o := object.(type) {
 	case *v1alpha1.EvictionPolicy:
 		t.generation = o.Generation
-		if b := eviction.Compile([]v1alpha1.EvictionPolicy{*o}).All()[0].Breaker; b != nil {
-			t.limit = &Limit{MaxPods: b.MaxPods, MaxPercent: b.MaxPercent, Window: b.Window}
-		}
+		t.limit = eviction.Compile([]v1alpha1.EvictionPolicy{*o}).All()[0].Breaker
 		if o.Status.Breaker != nil {
 			s = stateOf(o.Status.Breaker, server, local)
 		}
 	case *v1alpha1.EvictionApproval:
-		t.limit, t.expiry = &Limit{MaxPods: &o.Spec.MaxPods}, expiry(o)
+		t.limit, t.expiry = &eviction.Breaker{MaxPods: &o.Spec.MaxPods}, ExpiryOf(o)
 		s.id = o.Status.ReleaseID
 		if o.Status.Released > 0 {
 			s.add(grant{pods: int(o.Status.Released)})

@@ -8,24 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/act"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
-// Answer says whether a pod may be evicted. Exactly one of its fields is set.
-type Answer struct {
-	// Permit allows one pod to be evicted.
-	Permit *Permit
-	// HeldBy is the policy whose breaker holds the pod.
-	HeldBy *eviction.Policy
-	// Wait is the time after which to ask again: a grant is being written, or attempts are in progress
-	// that may give their room back.
-	Wait time.Duration
-}
-
-// Permit allows one pod to be evicted, in one attempt that ends within the Timeout of the Keeper. It
-// is safe for concurrent use. The nil Permit does nothing.
-type Permit struct {
-	// term is nil for a permit that nothing counts.
+// permit allows one pod to be evicted, in one attempt that ends within the Timeout of the Keeper. It
+// is safe for concurrent use.
+type permit struct {
 	term *term
 	// reservations are those of the breakers or approvals that grant the permit.
 	reservations map[*ledger]*reservation
@@ -35,14 +25,11 @@ type Permit struct {
 	breakers []*ledger
 }
 
-// Settle ends the attempt. Evicted is false only if it is certain that the attempt evicted no pod: an
+// settle ends the attempt. Evicted is false only if it is certain that the attempt evicted no pod: an
 // attempt without an answer counts as an eviction. The room of an attempt that evicted no pod is given
 // back. A permit that is not settled, or settled after its term of leadership, counts as used. The
 // second call does nothing.
-func (p *Permit) Settle(evicted bool) {
-	if p == nil || p.term == nil {
-		return
-	}
+func (p *permit) settle(evicted bool) {
 	p.term.mu.Lock()
 	defer p.term.mu.Unlock()
 	for _, r := range p.reservations {
@@ -123,16 +110,13 @@ func (t *term) tripped() []types.UID {
 }
 
 // ask answers for a pod that the breakers of policies bind, and to which approvals apply.
-func (t *term) ask(pod types.UID, policies []*eviction.Policy, approvals []*v1alpha1.EvictionApproval, now time.Time) Answer {
+func (t *term) ask(pod types.UID, policies []*eviction.Policy, approvals []*v1alpha1.EvictionApproval, now time.Time) checks.Answer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	permit := &Permit{term: t, pod: pod, at: now, reservations: map[*ledger]*reservation{}}
+	permit := &permit{term: t, pod: pod, at: now, reservations: map[*ledger]*reservation{}}
 	var wait time.Duration
 	late := map[*ledger]*counted{}
 	for _, policy := range policies {
-		if policy.Breaker == nil {
-			continue
-		}
 		l := t.ledger(policy.UID, policy.Name, false)
 		if c := l.countedWithin(pod, now, policy.Breaker.Window); c != nil {
 			if !c.covers(now) {
@@ -147,7 +131,7 @@ func (t *term) ask(pod types.UID, policies []*eviction.Policy, approvals []*v1al
 		}
 	}
 	if wait > 0 {
-		return Answer{Wait: wait}
+		return checks.Answer{Wait: wait}
 	}
 	ledgers, holder := t.ledgersFor(permit.breakers, approvals)
 	if holder != nil {
@@ -156,7 +140,7 @@ func (t *term) ask(pod types.UID, policies []*eviction.Policy, approvals []*v1al
 				l.heldByOthers[holder.uid]++
 			}
 		}
-		return Answer{HeldBy: holder.policy}
+		return checks.Answer{Hold: checks.NewHold(checks.BreakerTripped, holder.policy)}
 	}
 	for l, c := range late {
 		l.moving[c] = struct{}{}
@@ -169,12 +153,12 @@ func (t *term) ask(pod types.UID, policies []*eviction.Policy, approvals []*v1al
 		}
 	}
 	if wait > 0 {
-		return Answer{Wait: wait}
+		return checks.Answer{Wait: wait}
 	}
 	for _, l := range ledgers {
 		permit.reservations[l] = l.reservations.take(now)
 	}
-	return Answer{Permit: permit}
+	return checks.Answer{Undo: func(_ checks.Now, end checks.End) { permit.settle(end == checks.Left) }}
 }
 
 // ledgersFor returns the ledgers that have to grant a pod: those of its breakers, or, if one of them is
@@ -291,7 +275,7 @@ func (t *term) finish(l *ledger, p *plan, err error) {
 		return
 	}
 	l.read = time.Time{}
-	if uncertain(err) {
+	if act.Classify(err).Ambiguous() { // The write may be carried out all the same.
 		l.lostWrites = append(l.lostWrites[max(len(l.lostWrites)+1-maxLost, 0):], *p)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -28,6 +29,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -374,10 +377,10 @@ func newReplica(s *store) *replica {
 				return s.set()
 			},
 			Live: func() int { r.mu.Lock(); defer r.mu.Unlock(); return r.live },
-			Standing: func(source tracker.Source, key string) (tracker.Taint, bool) {
+			Standing: func(source tracker.Source, key string) (first, last tracker.Taint, ok bool) {
 				r.mu.Lock()
 				defer r.mu.Unlock()
-				return r.standing, source.Name == "n" && key == "broken" && !r.standing.TimeAdded.IsZero()
+				return r.standing, r.standing, source.Name == "n" && key == "broken" && !r.standing.TimeAdded.IsZero()
 			},
 		},
 		Lease: Lease{Leads: func() bool { r.mu.Lock(); defer r.mu.Unlock(); return !r.unsure }, Timeout: attemptTimeout},
@@ -424,7 +427,42 @@ func (r *replica) retire(t *testing.T) {
 	require.NoError(t, <-r.done)
 }
 
-var cause = Cause{Carrier: tracker.Source{Kind: tracker.SourceNode, Name: "n"}, Key: "broken", Effect: corev1.TaintEffectNoExecute}
+var cause = &tracker.Taint{Source: tracker.Source{Kind: tracker.SourceNode, Name: "n"}, Key: "broken", Effect: corev1.TaintEffectNoExecute}
+
+// Answer is what the Keeper answers, as tests look at it. Exactly one of its fields is set.
+type Answer struct {
+	Permit *Permit
+	HeldBy *eviction.Policy
+	Wait   time.Duration
+}
+
+// Permit allows one pod to be evicted.
+type Permit struct{ undo func(checks.Now, checks.End) }
+
+func (p *Permit) Settle(evicted bool) {
+	switch {
+	case p.undo == nil:
+	case evicted:
+		p.undo(checks.Now{}, checks.Left)
+	default:
+		p.undo(checks.Now{}, checks.Stayed)
+	}
+}
+
+// Ask asks the Keeper about a pod, because of a taint.
+func (r *replica) Ask(pod types.UID, policies []*eviction.Policy, taint *tracker.Taint) Answer {
+	of := &checks.Eviction{Reason: &decide.Reason{Taint: *taint}, Pod: &tracker.Pod{Key: tracker.Key{UID: pod}}}
+	of.Treatment.Breakers = slices.DeleteFunc(slices.Clone(policies), func(p *eviction.Policy) bool { return p.Breaker == nil })
+	switch answer := r.Keeper.Ask(checks.Now{}, of); {
+	case answer.Hold != nil:
+		at := slices.IndexFunc(policies, func(p *eviction.Policy) bool { return p.UID == answer.Hold.Policy })
+		return Answer{HeldBy: policies[at], Wait: answer.Wait}
+	case answer.Wait > 0:
+		return Answer{Wait: answer.Wait}
+	default:
+		return Answer{Permit: &Permit{answer.Undo}}
+	}
+}
 
 // policies returns the policies in force with these names.
 func (r *replica) policies(names ...string) []*eviction.Policy {

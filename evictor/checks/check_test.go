@@ -5,12 +5,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/tollgate-dev/tollgate/evictor/breaker"
-	"github.com/tollgate-dev/tollgate/evictor/decide"
-	"github.com/tollgate-dev/tollgate/policy/eviction"
-	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // scripted is a check with a fixed answer that records what is asked and undone.
@@ -83,41 +77,6 @@ func TestAListGivesBackWhatItGaveWhenACheckPanics(t *testing.T) {
 	require.Equal(t, []string{"ask 0", "put off 0"}, log)
 }
 
-// answers are breakers with a fixed answer.
-type answers struct{ breaker.Answer }
-
-func (a answers) Ask(types.UID, []*eviction.Policy, breaker.Cause) breaker.Answer { return a.Answer }
-
-func TestBreaker(t *testing.T) {
-	t.Parallel()
-	policy := &eviction.Policy{Name: "p", UID: "u"}
-	bound := &Eviction{
-		Pod: &tracker.Pod{}, Reason: &decide.Reason{}, Treatment: eviction.Treatment{Breakers: []*eviction.Policy{policy}},
-	}
-	ask := func(answer breaker.Answer) Answer { return Breaker(answers{answer})(Now{}, bound) }
-	t.Run("a pod that no breaker bounds is not asked about", func(t *testing.T) {
-		t.Parallel()
-		require.Equal(t, Answer{}, Breaker(nil)(Now{}, &Eviction{}))
-	})
-	t.Run("a tripped breaker holds by its policy", func(t *testing.T) {
-		t.Parallel()
-		require.Equal(t, &Hold{Reason: BreakerTripped, Policy: "u", PolicyName: "p", Again: Recheck}, ask(breaker.Answer{HeldBy: policy}).Hold)
-		require.Equal(t, BreakerTripped, Breaker(NoBreakers{})(Now{}, bound).Hold.Reason)
-	})
-	t.Run("a breaker that is being written has the pod wait, for some time", func(t *testing.T) {
-		t.Parallel()
-		require.Equal(t, Answer{Wait: time.Minute}, ask(breaker.Answer{Wait: time.Minute}))
-		require.Positive(t, ask(breaker.Answer{}).Wait)
-	})
-	t.Run("a permit is settled", func(t *testing.T) {
-		t.Parallel()
-		answer := ask(breaker.Answer{Permit: &breaker.Permit{}})
-		require.Nil(t, answer.Hold)
-		require.Zero(t, answer.Wait)
-		answer.Undo(Now{}, Left)
-	})
-}
-
 func TestReasonsHaveTexts(t *testing.T) {
 	t.Parallel()
 	for _, reason := range Reasons() {
@@ -125,6 +84,5 @@ func TestReasonsHaveTexts(t *testing.T) {
 		require.NotEmpty(t, reason.Explain("p"))
 		require.NotContains(t, reason.Explain("p"), "{")
 	}
-	require.Len(t, Reasons(), len(texts))
 	require.Equal(t, "EvictionPolicy p is paused. Set spec.paused to false to let them go", Paused.Explain("p"))
 }

@@ -26,27 +26,6 @@ const (
 	mostKnown = 10_000
 )
 
-// Loop is what is known of pods that come back to be evicted.
-type Loop struct {
-	// Until is when the next round may begin.
-	Until time.Time
-	// Rounds is how often pods came back, and Pods how many were evicted, since Since.
-	Rounds, Pods int
-	Since        time.Time
-	// OwnerKind is the kind of their controller.
-	OwnerKind string
-}
-
-// String returns the loop as events have it, without a full stop.
-func (l Loop) String() string {
-	pods := "1 pod"
-	if l.Pods != 1 {
-		pods = fmt.Sprintf("%d pods", l.Pods)
-	}
-	return fmt.Sprintf("pods of a %s come back to be evicted again: %s in %d rounds since %s",
-		l.OwnerKind, pods, l.Rounds, l.Since.UTC().Format(time.RFC3339))
-}
-
 // Loops finds pods that come back to be evicted again, and slows them down.
 //
 // A controller replaces a pod that was evicted. If the new pod tolerates the taint for a
@@ -83,11 +62,13 @@ type loopKey struct {
 
 // loopHistory is the history of one loop.
 type loopHistory struct {
+	// owner is the kind of the controller.
 	owner string
 	since time.Time
 	last  time.Time
 	// began is when each of the last rounds did, the latest last; freeRounds at most.
-	began        []time.Time
+	began []time.Time
+	// rounds is how often pods came back, and pods how many were evicted.
 	rounds, pods int
 	// waits is for how many rounds pods had to wait; zero while this is no loop.
 	waits int
@@ -96,34 +77,35 @@ type loopHistory struct {
 // NewLoops returns an empty history.
 func NewLoops() *Loops { return &Loops{known: lru.New(mostKnown)} }
 
-// Hold reports whether a pod that has to leave because of a taint came back too soon.
-// Then it is held until the time that the loop says.
-func (w *Loops) Hold(now time.Time, pod *tracker.Pod, taint *tracker.Taint) (Loop, bool) {
+// Hold reports whether a pod that has to leave because of a taint came back too soon, and until when it is
+// held then.
+func (w *Loops) Hold(now time.Time, pod *tracker.Pod, taint *tracker.Taint) (until time.Time, holds bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	history := w.history(now, pod, taint, false)
 	if history == nil || !history.next(pod) {
-		return Loop{}, false
+		return time.Time{}, false
 	}
-	until := history.until(now)
-	return history.loop(until), now.Before(until)
+	until = history.until(now)
+	return until, now.Before(until)
 }
 
-// Evicted records that a pod was evicted because of a taint. It returns true when that
-// shows for the first time that pods come back.
-func (w *Loops) Evicted(now time.Time, pod *tracker.Pod, taint *tracker.Taint) (Loop, bool) {
+// Evicted records that a pod was evicted because of a taint. When that shows for the first time that pods
+// come back, it returns true and the loop as events have it, without a full stop.
+func (w *Loops) Evicted(now time.Time, pod *tracker.Pod, taint *tracker.Taint) (loop string, found bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	history := w.history(now, pod, taint, true)
 	if history == nil {
-		return Loop{}, false
+		return "", false
 	}
 	history.last = now
 	history.pods++
 	if !history.next(pod) {
-		return Loop{}, false
+		return "", false
 	}
-	return history.loop(now), history.begin(now)
+	loop = history.String()
+	return loop, history.begin(now)
 }
 
 // loopKeyOf returns the loop that a pod may be part of; false for a pod that is older than
@@ -214,6 +196,12 @@ func (h *loopHistory) until(now time.Time) time.Time {
 	return h.began[len(h.began)-1].Add(wait)
 }
 
-func (h *loopHistory) loop(until time.Time) Loop {
-	return Loop{Until: until, Rounds: h.rounds, Pods: h.pods, Since: h.since, OwnerKind: h.owner}
+// String returns the loop as events have it.
+func (h *loopHistory) String() string {
+	pods := "1 pod"
+	if h.pods != 1 {
+		pods = fmt.Sprintf("%d pods", h.pods)
+	}
+	return fmt.Sprintf("pods of a %s come back to be evicted again: %s in %d rounds since %s",
+		h.owner, pods, h.rounds, h.since.UTC().Format(time.RFC3339))
 }

@@ -87,11 +87,11 @@ func (c Cluster) loops(now Now, of *Eviction) Answer {
 	if of.Treatment.Policy == nil {
 		return Answer{}
 	}
-	loop, looping := c.Loops.Hold(now.Server, of.Pod, &of.Taint)
+	until, looping := c.Loops.Hold(now.Server, of.Pod, &of.Taint)
 	if !looping {
 		return Answer{}
 	}
 	hold := NewHold(Looping, nil)
-	hold.Again = min(max(loop.Until.Sub(now.Server), 0)+time.Millisecond, Recheck)
+	hold.Again = min(max(until.Sub(now.Server), 0)+time.Millisecond, Recheck)
 	return Answer{Hold: hold}
 }

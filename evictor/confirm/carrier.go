@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -38,48 +37,33 @@ type answer struct {
 	takeIn func(before string, now time.Time) []tracker.Key
 }
 
-func nodeAnswer(known *tracker.Tracker, node *corev1.Node) answer {
-	return answer{uid: node.UID, takeIn: func(before string, now time.Time) []tracker.Key {
-		return known.RefreshNode(tracker.NodeOf(node), before, now)
-	}}
+// answerOf returns the answer with an object, which refresh takes into the tracker.
+func answerOf[T any](object T, uid types.UID, refresh func(object T, before string, now time.Time) []tracker.Key) answer {
+	return answer{uid: uid, takeIn: func(before string, now time.Time) []tracker.Key { return refresh(object, before, now) }}
 }
 
-func newNodeCarrier(known *tracker.Tracker, nodes corev1client.NodesGetter) carrier {
-	return carrier{
-		resource: corev1.Resource("nodes"),
-		read: func(ctx context.Context, name string) (answer, error) {
-			node, err := nodes.Nodes().Get(ctx, name, metav1.GetOptions{})
+func nodeAnswer(known *tracker.Tracker, node *corev1.Node) answer {
+	return answerOf(tracker.NodeOf(node), node.UID, known.RefreshNode)
+}
+
+// carriersOf returns how objects that carry taints are read and kept, by their kind.
+func carriersOf(o Options) map[tracker.SourceKind]carrier {
+	known := o.Tracker
+	return map[tracker.SourceKind]carrier{
+		tracker.SourceNode: {corev1.Resource("nodes"), func(ctx context.Context, name string) (answer, error) {
+			node, err := o.Nodes.Nodes().Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return answer{}, err
 			}
 			return nodeAnswer(known, node), nil
-		},
-		forget: known.DeleteNode,
-	}
-}
-
-func newSliceCarrier(known *tracker.Tracker, live Carriers) carrier {
-	return carrier{
-		resource: resourcev1.Resource("resourceslices"),
-		read: func(ctx context.Context, name string) (answer, error) {
-			slice, err := live.ReadSlice(ctx, name)
-			return answer{uid: slice.UID, takeIn: func(before string, now time.Time) []tracker.Key {
-				return known.RefreshSlice(slice, before, now)
-			}}, err
-		},
-		forget: known.DeleteSlice,
-	}
-}
-
-func newRuleCarrier(known *tracker.Tracker, live Carriers) carrier {
-	return carrier{
-		resource: resourcev1.Resource("devicetaintrules"),
-		read: func(ctx context.Context, name string) (answer, error) {
-			rule, err := live.ReadRule(ctx, name)
-			return answer{uid: rule.UID, takeIn: func(before string, now time.Time) []tracker.Key {
-				return known.RefreshRule(rule, before, now)
-			}}, err
-		},
-		forget: known.DeleteRule,
+		}, known.DeleteNode},
+		tracker.SourceSlice: {resourcev1.Resource("resourceslices"), func(ctx context.Context, name string) (answer, error) {
+			slice, err := o.Carriers.ReadSlice(ctx, name)
+			return answerOf(slice, slice.UID, known.RefreshSlice), err
+		}, known.DeleteSlice},
+		tracker.SourceRule: {resourcev1.Resource("devicetaintrules"), func(ctx context.Context, name string) (answer, error) {
+			rule, err := o.Carriers.ReadRule(ctx, name)
+			return answerOf(rule, rule.UID, known.RefreshRule), err
+		}, known.DeleteRule},
 	}
 }

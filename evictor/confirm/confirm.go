@@ -28,7 +28,8 @@ type Options struct {
 	Nodes   corev1client.NodesGetter
 	// Carriers reads ResourceSlices and DeviceTaintRules.
 	Carriers Carriers
-	// Clock has the time of the API server, Local that of this machine.
+	// Clock has the time of the API server and dates what is first seen. Local is the clock of this
+	// machine and measures how old an answer is.
 	Clock, Local clock.PassiveClock
 	// MaxAge is how old the last answer about an object may be when an attempt to evict a pod
 	// begins, AttemptTimeout how long an attempt may take.
@@ -45,45 +46,23 @@ type Options struct {
 // for the object with its UID and no other: it neither brings back one that is
 // deleted (NE-14) nor deletes one that was created anew (G14).
 type Confirmer struct {
+	options  Options
 	carriers map[tracker.SourceKind]carrier
-	tracker  *tracker.Tracker
-	// clock dates what is first seen, local measures how old an answer is.
-	clock clock.PassiveClock
-	local clock.PassiveClock
-	// maxAge is how old an answer may be that was asked for by others.
-	maxAge time.Duration
 	// patience is how old an answer may be that was waited for: with the limit of
-	// maxAge, an API server that is slow would hold up every eviction.
+	// MaxAge, an API server that is slow would hold up every eviction.
 	patience time.Duration
 	flight   singleflight.Group
 
 	mu sync.Mutex
-	// read holds the last answer about each object. Entries that are too old are
+	// read holds the last answer about each object, by its kind and name. Entries that are too old are
 	// dropped by Sweep.
-	read map[Object]reading
+	read map[tracker.Source]reading
 }
 
 // New returns a Confirmer that has read nothing.
 func New(o Options) *Confirmer {
-	return &Confirmer{
-		carriers: map[tracker.SourceKind]carrier{
-			tracker.SourceNode:  newNodeCarrier(o.Tracker, o.Nodes),
-			tracker.SourceSlice: newSliceCarrier(o.Tracker, o.Carriers),
-			tracker.SourceRule:  newRuleCarrier(o.Tracker, o.Carriers),
-		},
-		tracker: o.Tracker, clock: o.Clock, local: o.Local,
-		maxAge: o.MaxAge, patience: max(o.MaxAge, o.AttemptTimeout), read: map[Object]reading{},
-	}
+	return &Confirmer{options: o, carriers: carriersOf(o), patience: max(o.MaxAge, o.AttemptTimeout), read: map[tracker.Source]reading{}}
 }
-
-// Object names an object that carries taints, whatever its UID.
-type Object struct {
-	Kind tracker.SourceKind
-	Name string
-}
-
-// ObjectOf returns the object that carries the taints of a source.
-func ObjectOf(source tracker.Source) Object { return Object{Kind: source.Kind, Name: source.Name} }
 
 // reading is an answer about an object.
 type reading struct {
@@ -109,21 +88,21 @@ func (n Need) met(by reading) bool {
 	return !by.asked.monotonic.Before(n.Since) || !by.server.Before(n.Bound.Add(time.Second))
 }
 
-// Confirm reads the object behind a source if that has not been done just now, as it is
-// needed, and returns the pods whose fate is changed by what it found, also when there is
+// Confirm reads an object, which is named without its UID, if that has not been done just now, as it is
+// needed. It returns the pods whose fate is changed by what it found, also when there is
 // an error.
-func (c *Confirmer) Confirm(ctx context.Context, object Object, wanted Need) ([]tracker.Key, error) {
-	if c.fresh(object, c.maxAge, wanted) {
+func (c *Confirmer) Confirm(ctx context.Context, object tracker.Source, wanted Need) ([]tracker.Key, error) {
+	if c.fresh(object, c.options.MaxAge, wanted) {
 		return nil, nil
 	}
 	var keys []tracker.Key
 	for range 2 { // The request of another worker may have been under way already when the pod came.
-		changed, err := c.join(ctx, object, wanted)
-		keys = append(keys, changed...)
+		changed, err, _ := c.flight.Do(string(object.Kind)+"/"+object.Name, func() (any, error) { return c.load(ctx, object, wanted) })
+		keys = append(keys, changed.([]tracker.Key)...)
 		switch {
 		case err != nil:
 			return keys, fmt.Errorf("confirm %s: %w", object.Kind, err)
-		case c.known(object) == "" || c.fresh(object, c.patience, wanted):
+		case c.options.Tracker.UIDOf(object) == "" || c.fresh(object, c.patience, wanted):
 			return keys, nil
 		}
 	}
@@ -131,21 +110,12 @@ func (c *Confirmer) Confirm(ctx context.Context, object Object, wanted Need) ([]
 	return keys, fmt.Errorf("confirm %s: %w", object.Kind, conflict)
 }
 
-// join loads an object, or waits for who does so already.
-func (c *Confirmer) join(ctx context.Context, object Object, wanted Need) ([]tracker.Key, error) {
-	changed, err, _ := c.flight.Do(string(object.Kind)+"/"+object.Name, func() (any, error) { return c.load(ctx, object, wanted) })
-	if err != nil {
-		return nil, err
-	}
-	return changed.([]tracker.Key), nil
-}
-
-func (c *Confirmer) load(ctx context.Context, object Object, wanted Need) ([]tracker.Key, error) {
-	if c.fresh(object, c.maxAge, wanted) {
+func (c *Confirmer) load(ctx context.Context, object tracker.Source, wanted Need) ([]tracker.Key, error) {
+	if c.fresh(object, c.options.MaxAge, wanted) {
 		return nil, nil
 	}
-	uid, before := c.known(object), c.tracker.VersionOf(tracker.Source{Kind: object.Kind, Name: object.Name})
-	asked := InstantOf(c.local.Now())
+	uid, before := c.options.Tracker.UIDOf(object), c.options.Tracker.VersionOf(object)
+	asked := InstantOf(c.options.Local.Now())
 	found, err := c.carriers[object.Kind].read(ctx, object.Name)
 	if act.Classify(err) == act.NotFound { // Who answers for the API server may be wrong once.
 		found, err = c.carriers[object.Kind].read(ctx, object.Name)
@@ -162,19 +132,19 @@ func (c *Confirmer) load(ctx context.Context, object Object, wanted Need) ([]tra
 // SawNode updates the tracker with a node that the API server returned to a request made at asked,
 // when the node of that name was known as uid. It returns the pods that this may concern.
 func (c *Confirmer) SawNode(node *corev1.Node, uid types.UID, asked Instant) []tracker.Key {
-	return c.saw(Object{Kind: tracker.SourceNode, Name: node.Name}, nodeAnswer(c.tracker, node), uid, "", asked)
+	return c.saw(tracker.Source{Kind: tracker.SourceNode, Name: node.Name}, nodeAnswer(c.options.Tracker, node), uid, "", asked)
 }
 
 // saw takes in an object that the API server returned to a request made at asked,
 // when the object of that name was known as uid and in the version before.
-func (c *Confirmer) saw(object Object, found answer, uid types.UID, before string, asked Instant) []tracker.Key {
+func (c *Confirmer) saw(object tracker.Source, found answer, uid types.UID, before string, asked Instant) []tracker.Key {
 	var keys []tracker.Key
 	if found.uid != uid {
 		keys = c.gone(object, uid)
 	}
-	now := c.clock.Now()
+	now := c.options.Clock.Now()
 	keys = append(keys, found.takeIn(before, now)...)
-	_, took := elapsed(asked, InstantOf(c.local.Now()))
+	_, took := elapsed(asked, InstantOf(c.options.Local.Now()))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read[object] = reading{uid: found.uid, asked: asked, server: now.Add(-took)}
@@ -182,7 +152,7 @@ func (c *Confirmer) saw(object Object, found answer, uid types.UID, before strin
 }
 
 // gone takes in that the object known as uid does not exist any more.
-func (c *Confirmer) gone(object Object, uid types.UID) []tracker.Key {
+func (c *Confirmer) gone(object tracker.Source, uid types.UID) []tracker.Key {
 	c.mu.Lock()
 	if c.read[object].uid == uid {
 		delete(c.read, object)
@@ -191,16 +161,11 @@ func (c *Confirmer) gone(object Object, uid types.UID) []tracker.Key {
 	return c.carriers[object.Kind].forget(object.Name, uid)
 }
 
-// known returns the UID of the object that is known under a name, empty for none.
-func (c *Confirmer) known(object Object) types.UID {
-	return c.tracker.UIDOf(tracker.Source{Kind: object.Kind, Name: object.Name})
-}
-
 // fresh reports whether the object that is known under a name was read no longer
 // than age ago, and as it is needed.
-func (c *Confirmer) fresh(object Object, age time.Duration, wanted Need) bool {
-	uid := c.known(object)
-	now := InstantOf(c.local.Now())
+func (c *Confirmer) fresh(object tracker.Source, age time.Duration, wanted Need) bool {
+	uid := c.options.Tracker.UIDOf(object)
+	now := InstantOf(c.options.Local.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, ok := c.read[object]
@@ -209,7 +174,7 @@ func (c *Confirmer) fresh(object Object, age time.Duration, wanted Need) bool {
 
 // Recent reports whether the object that is known under a name was read recently enough for a
 // request that is made now because of it.
-func (c *Confirmer) Recent(object Object) bool { return c.fresh(object, c.patience, Need{}) }
+func (c *Confirmer) Recent(object tracker.Source) bool { return c.fresh(object, c.patience, Need{}) }
 
 // Len returns how many answers are remembered.
 func (c *Confirmer) Len() int {
@@ -220,7 +185,7 @@ func (c *Confirmer) Len() int {
 
 // Sweep forgets what is too old to be used.
 func (c *Confirmer) Sweep() {
-	now := InstantOf(c.local.Now())
+	now := InstantOf(c.options.Local.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for object, last := range c.read {

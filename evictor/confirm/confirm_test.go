@@ -28,16 +28,16 @@ func quietConfirmer() *Confirmer {
 	c := New(Options{
 		Tracker: tracker.New(), Nodes: fake.NewClientset().CoreV1(), Clock: clk, Local: clk, MaxAge: maxAge, AttemptTimeout: attemptTimeout,
 	})
-	c.tracker.SetNode(tracker.NodeOf(readNode()), noon)
+	c.options.Tracker.SetNode(tracker.NodeOf(readNode()), noon)
 	return c
 }
 
 // nodeN and nodeM are what objects are called here.
-var nodeN, nodeM = Object{Kind: tracker.SourceNode, Name: "n"}, Object{Kind: tracker.SourceNode, Name: "m"}
+var nodeN, nodeM = tracker.Source{Kind: tracker.SourceNode, Name: "n"}, tracker.Source{Kind: tracker.SourceNode, Name: "m"}
 
 // saw has a Confirmer take in that node.
 func saw(c *Confirmer, asked Instant) {
-	c.saw(nodeN, nodeAnswer(c.tracker, readNode()), "u", "", asked)
+	c.saw(nodeN, nodeAnswer(c.options.Tracker, readNode()), "u", "", asked)
 }
 
 func readNode() *corev1.Node {
@@ -61,11 +61,11 @@ func TestConfirmerFresh(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
-			require.False(t, c.fresh(nodeN, c.maxAge, Need{}))
+			require.False(t, c.fresh(nodeN, c.options.MaxAge, Need{}))
 			saw(c, InstantOf(noon.Add(-test.age)))
-			require.Equal(t, test.fresh, c.fresh(nodeN, c.maxAge, Need{}))
+			require.Equal(t, test.fresh, c.fresh(nodeN, c.options.MaxAge, Need{}))
 			require.Equal(t, test.kept, c.Recent(nodeN))
-			require.False(t, c.fresh(nodeM, c.maxAge, Need{}))
+			require.False(t, c.fresh(nodeM, c.options.MaxAge, Need{}))
 			c.Sweep()
 			require.Equal(t, test.kept, c.Recent(nodeN))
 		})
@@ -75,7 +75,7 @@ func TestConfirmerFresh(t *testing.T) {
 		t.Parallel()
 		c := quietConfirmer()
 		saw(c, Instant{monotonic: noon, wall: noon.Add(-30 * time.Minute)})
-		require.False(t, c.fresh(nodeN, c.maxAge, Need{}))
+		require.False(t, c.fresh(nodeN, c.options.MaxAge, Need{}))
 		c.Sweep()
 		require.Empty(t, c.read)
 	})
@@ -84,9 +84,9 @@ func TestConfirmerFresh(t *testing.T) {
 		t.Parallel()
 		c := quietConfirmer()
 		saw(c, InstantOf(noon))
-		require.True(t, c.fresh(nodeN, c.maxAge, Need{}))
-		c.tracker.SetNode(tracker.Node{Name: "n", UID: "another", ResourceVersion: "2"}, noon)
-		require.False(t, c.fresh(nodeN, c.maxAge, Need{}))
+		require.True(t, c.fresh(nodeN, c.options.MaxAge, Need{}))
+		c.options.Tracker.SetNode(tracker.Node{Name: "n", UID: "another", ResourceVersion: "2"}, noon)
+		require.False(t, c.fresh(nodeN, c.options.MaxAge, Need{}))
 	})
 
 	t.Run("G03 a node that is not there any more was not read just now, whatever a lagging watch brings back", func(t *testing.T) {
@@ -94,8 +94,8 @@ func TestConfirmerFresh(t *testing.T) {
 		c := quietConfirmer()
 		saw(c, InstantOf(noon))
 		c.gone(nodeN, "u")
-		c.tracker.SetNode(tracker.NodeOf(readNode()), noon)
-		require.False(t, c.fresh(nodeN, c.maxAge, Need{}))
+		c.options.Tracker.SetNode(tracker.NodeOf(readNode()), noon)
+		require.False(t, c.fresh(nodeN, c.options.MaxAge, Need{}))
 	})
 }
 
@@ -112,35 +112,39 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 	}{
 		tracker.SourceSlice: {
 			func(c *Confirmer, uid types.UID) {
-				c.tracker.SetSlice(tracker.Slice{Name: "o", UID: uid, ResourceVersion: "1", Driver: "d", Pool: "p"}, noon)
+				c.options.Tracker.SetSlice(tracker.Slice{Name: "o", UID: uid, ResourceVersion: "1", Driver: "d", Pool: "p"}, noon)
 			},
 			func(c *Confirmer, uid types.UID) answer {
 				slice := tracker.Slice{Name: "o", UID: uid, ResourceVersion: "2", Driver: "d", Pool: "p", Devices: []tracker.Device{{Name: "gpu-0", Taints: []resourcev1.DeviceTaint{taint}}}}
-				return answer{uid: uid, takeIn: func(before string, now time.Time) []tracker.Key { return c.tracker.RefreshSlice(slice, before, now) }}
+				return answer{uid: uid, takeIn: func(before string, now time.Time) []tracker.Key {
+					return c.options.Tracker.RefreshSlice(slice, before, now)
+				}}
 			},
 		},
 		tracker.SourceRule: {
 			func(c *Confirmer, uid types.UID) {
-				c.tracker.SetRule(tracker.Rule{Name: "o", UID: uid, ResourceVersion: "1", Taint: taint}, noon)
+				c.options.Tracker.SetRule(tracker.Rule{Name: "o", UID: uid, ResourceVersion: "1", Taint: taint}, noon)
 			},
 			func(c *Confirmer, uid types.UID) answer {
 				rule := tracker.Rule{Name: "o", UID: uid, ResourceVersion: "2", Taint: taint, Selects: true}
-				return answer{uid: uid, takeIn: func(before string, now time.Time) []tracker.Key { return c.tracker.RefreshRule(rule, before, now) }}
+				return answer{uid: uid, takeIn: func(before string, now time.Time) []tracker.Key {
+					return c.options.Tracker.RefreshRule(rule, before, now)
+				}}
 			},
 		},
 	} {
-		object := Object{Kind: kind, Name: "o"}
+		object := tracker.Source{Kind: kind, Name: "o"}
 
 		t.Run("INV-3 H05 what was read of a "+string(kind)+" holds for that one, for a while", func(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
 			test.set(c, "u")
-			require.False(t, c.fresh(object, c.maxAge, Need{}))
+			require.False(t, c.fresh(object, c.options.MaxAge, Need{}))
 			c.saw(object, test.answered(c, "u"), "u", "", InstantOf(noon))
-			require.True(t, c.fresh(object, c.maxAge, Need{}))
-			require.Len(t, c.tracker.DeviceTaints(device.ID{Driver: "d", Pool: "p", Name: "gpu-0"}), 1, "what was read is taken in")
+			require.True(t, c.fresh(object, c.options.MaxAge, Need{}))
+			require.Len(t, c.options.Tracker.DeviceTaints(device.ID{Driver: "d", Pool: "p", Name: "gpu-0"}), 1, "what was read is taken in")
 			c.saw(object, test.answered(c, "u"), "u", "", InstantOf(noon.Add(-maxAge-1)))
-			require.False(t, c.fresh(object, c.maxAge, Need{}))
+			require.False(t, c.fresh(object, c.options.MaxAge, Need{}))
 			c.saw(object, test.answered(c, "u"), "u", "", InstantOf(noon.Add(-attemptTimeout-1)))
 			c.Sweep()
 			require.Empty(t, c.read)
@@ -151,9 +155,9 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			c := quietConfirmer()
 			test.set(c, "u")
 			c.saw(object, test.answered(c, "another"), "u", "", InstantOf(noon))
-			require.Empty(t, c.known(object))
+			require.Empty(t, c.options.Tracker.UIDOf(object))
 			test.set(c, "another")
-			require.True(t, c.fresh(object, c.maxAge, Need{}))
+			require.True(t, c.fresh(object, c.options.MaxAge, Need{}))
 		})
 
 		t.Run("G14 a "+string(kind)+" that is not found is forgotten unless it was created anew", func(t *testing.T) {
@@ -161,17 +165,17 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			c := quietConfirmer()
 			test.set(c, "another")
 			c.gone(object, "u")
-			require.EqualValues(t, "another", c.known(object))
+			require.EqualValues(t, "another", c.options.Tracker.UIDOf(object))
 			c.gone(object, "another")
-			require.Empty(t, c.known(object))
+			require.Empty(t, c.options.Tracker.UIDOf(object))
 		})
 
 		t.Run("G14 a node of the same name is another object than a "+string(kind), func(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
 			test.set(c, "u")
-			c.saw(Object{Kind: tracker.SourceNode, Name: "o"}, nodeAnswer(c.tracker, readNode()), "u", "", InstantOf(noon))
-			require.False(t, c.fresh(object, c.maxAge, Need{}))
+			c.saw(tracker.Source{Kind: tracker.SourceNode, Name: "o"}, nodeAnswer(c.options.Tracker, readNode()), "u", "", InstantOf(noon))
+			require.False(t, c.fresh(object, c.options.MaxAge, Need{}))
 		})
 	}
 }

@@ -13,86 +13,45 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/breaker"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// defaultExpiry is how long an approval without expiresAfter can be used.
-const defaultExpiry = time.Hour
-
-// approvals lists EvictionApprovals; Approvals implements it.
-type approvals interface {
-	// List returns all approvals, used or not. The caller must not change them.
-	List(ctx context.Context) ([]v1alpha1.EvictionApproval, error)
-}
-
-// Approvals reads EvictionApprovals from a cache.
-type Approvals struct{ reader client.Reader }
-
-// NewApprovals returns approvals that reader reads.
-func NewApprovals(reader client.Reader) *Approvals { return &Approvals{reader: reader} }
-
-// List returns all approvals.
-func (a *Approvals) List(ctx context.Context) ([]v1alpha1.EvictionApproval, error) {
-	var list v1alpha1.EvictionApprovalList
-	if err := a.reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list EvictionApprovals: %w", err)
+// ListApprovals returns a function that lists EvictionApprovals from a cache.
+func ListApprovals(reader client.Reader) func(ctx context.Context) ([]v1alpha1.EvictionApproval, error) {
+	return func(ctx context.Context) ([]v1alpha1.EvictionApproval, error) {
+		var list v1alpha1.EvictionApprovalList
+		if err := reader.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list EvictionApprovals: %w", err)
+		}
+		return list.Items, nil
 	}
-	return list.Items, nil
 }
 
-// listed are the approvals, and the taints that they approved.
-type listed struct {
-	items    []v1alpha1.EvictionApproval
-	approved []Approved
-}
-
-// approvals reads the approvals, once for a write. With an error the list is empty.
-func (j *judging) approvals(ctx context.Context) (*listed, error) {
-	if j.list != nil {
-		return j.list, nil
+// readApprovals reads the approvals, and the taints that they approved, once for a write.
+func (j *judging) readApprovals(ctx context.Context) error {
+	if j.read {
+		return nil
 	}
-	items, err := j.config.Approvals.List(ctx)
+	items, err := j.Approvals(ctx)
 	if err != nil {
-		return &listed{}, err
+		return err
 	}
-	j.list = &listed{items: items}
+	j.approvals, j.read = items, true
 	for i := range items {
 		if a := &items[i]; a.Spec.Taint.Effect == corev1.TaintEffectNoExecute {
-			j.list.approved = append(j.list.approved, Approved{
-				Carrier: carrierOf(a), Key: a.Spec.Taint.Key, Pods: int(a.Spec.MaxPods),
-				From: a.CreationTimestamp.Time, Until: endOf(a),
+			j.approved = append(j.approved, Approved{
+				Carrier: breaker.CarrierOf(a), Key: a.Spec.Taint.Key, Pods: int(a.Spec.MaxPods),
+				From: a.CreationTimestamp.Time, Until: breaker.ExpiryOf(a),
 			})
 		}
 	}
 	// The order is that of their ends, so that every replica counts alike, and pods take
 	// the approval that fewer other pods could take.
-	slices.SortStableFunc(j.list.approved, func(a, b Approved) int {
+	slices.SortStableFunc(j.approved, func(a, b Approved) int {
 		return cmp.Or(a.Until.Compare(b.Until), a.From.Compare(b.From), cmp.Compare(a.Pods, b.Pods))
 	})
-	return j.list, nil
-}
-
-// carrierOf returns the object of an approval, zero if it has none.
-func carrierOf(a *v1alpha1.EvictionApproval) tracker.Source {
-	switch {
-	case a.Spec.Node != "":
-		return tracker.Source{Kind: tracker.SourceNode, Name: a.Spec.Node}
-	case a.Spec.DeviceTaintRule != "":
-		return tracker.Source{Kind: tracker.SourceRule, Name: a.Spec.DeviceTaintRule}
-	case a.Spec.ResourceSlicePatch != "":
-		return tracker.Source{Kind: tracker.SourcePatch, Name: a.Spec.ResourceSlicePatch}
-	default:
-		return tracker.Source{}
-	}
-}
-
-// endOf returns when an approval can no longer be used.
-func endOf(a *v1alpha1.EvictionApproval) time.Time {
-	expiry := a.Spec.ExpiresAfter.Duration
-	if expiry <= 0 {
-		expiry = defaultExpiry
-	}
-	return a.CreationTimestamp.Add(expiry)
+	return nil
 }
 
 // need is an approval that a write requires: of a taint with a key, for a number of pods.
@@ -141,21 +100,21 @@ func (w *Write) remedy(needs []need) string {
 
 // approvedBy returns the names of usable approvals for all needs, none if one is missing.
 // Hit are the pods.
-func (j *judging) approvedBy(list []v1alpha1.EvictionApproval, needs []need, hit []Struck) []string {
-	now := j.config.Clock.Now()
+func (j *judging) approvedBy(needs []need, hit []Struck) []string {
+	now := j.Clock.Now()
 	var names []string
 	for _, n := range needs {
 		var enough []*v1alpha1.EvictionApproval
-		for i := range list {
-			if j.covers(&list[i], n, now) {
-				enough = append(enough, &list[i])
+		for i := range j.approvals {
+			if a := &j.approvals[i]; j.covers(a, n, now) {
+				enough = append(enough, a)
 			}
 		}
 		// The smallest that is enough is taken, so that a larger one is left for more pods.
 		slices.SortFunc(enough, func(a, b *v1alpha1.EvictionApproval) int {
 			return cmp.Or(cmp.Compare(a.Spec.MaxPods, b.Spec.MaxPods), cmp.Compare(a.Name, b.Name))
 		})
-		at := slices.IndexFunc(enough, func(a *v1alpha1.EvictionApproval) bool { return j.config.Ledger.Reserve(j.own, a.UID, hit) })
+		at := slices.IndexFunc(enough, func(a *v1alpha1.EvictionApproval) bool { return j.Ledger.Reserve(j.verdict.own, a.UID, hit) })
 		if at < 0 {
 			return nil
 		}
@@ -167,10 +126,10 @@ func (j *judging) approvedBy(list []v1alpha1.EvictionApproval, needs []need, hit
 // covers reports whether an approval can be used for a need at now. It is used once the
 // approved taint exists, even if its status does not say so yet.
 func (j *judging) covers(a *v1alpha1.EvictionApproval, n need, now time.Time) bool {
-	if carrierOf(a) != j.write.Carrier || a.Spec.Taint.Key != n.key || a.Spec.Taint.Effect != corev1.TaintEffectNoExecute ||
-		int64(a.Spec.MaxPods) < int64(n.pods) || a.Status.UsedAt != nil || a.DeletionTimestamp != nil || !now.Before(endOf(a)) {
+	if breaker.CarrierOf(a) != j.write.Carrier || a.Spec.Taint.Key != n.key || a.Spec.Taint.Effect != corev1.TaintEffectNoExecute ||
+		int64(a.Spec.MaxPods) < int64(n.pods) || a.Status.UsedAt != nil || a.DeletionTimestamp != nil || !now.Before(breaker.ExpiryOf(a)) {
 		return false
 	}
-	stored, ok := j.config.View.Standing(j.write.Carrier, n.key)
+	_, stored, ok := j.View.Tracker.Standing(j.write.Carrier, n.key)
 	return !ok || stored.Written(now).Before(a.CreationTimestamp.Time)
 }

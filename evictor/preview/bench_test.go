@@ -103,7 +103,7 @@ func BenchmarkPreview(b *testing.B) {
 	b.Run("rule and limit/pods=10000/hit before=10000", func(b *testing.B) {
 		hit := full()
 		hit.tracker.SetRule(rule("before", &resourcev1.DeviceTaintSelector{}, deviceTaint("k", 0)), noon)
-		ledger := NewLedger(Options{Tracker: hit.tracker}, hit.clock)
+		ledger := NewLedger(&View{Tracker: hit.tracker}, hit.clock)
 		median(b, func() {
 			changes, err := s.view.Rule(nil, everything, noon)
 			say(changes, err, benchPods)

@@ -6,28 +6,20 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// guards returns a function that reports whether a PodDisruptionBudget selects a pod. The
-// function caches its results for one forecast: the replicas of a workload have the same
-// labels.
-func guards(t *tracker.Tracker) func(pod *tracker.Pod) bool {
+// guards returns a function that reports whether a PodDisruptionBudget selects a pod, none
+// while the budgets are not known. The function caches its results for one forecast: the
+// replicas of a workload have the same labels.
+func guards(t *tracker.Tracker, known bool) func(pod *tracker.Pod) bool {
 	type replicas struct {
 		namespace string
 		origin    *tracker.Origin
 	}
-	budgets, known := map[string][]tracker.Budget{}, map[replicas]bool{}
+	guarded := map[replicas]bool{}
 	return func(pod *tracker.Pod) bool {
 		of := replicas{pod.Namespace, pod.Origin}
-		guarded, ok := known[of]
-		if ok {
-			return guarded
+		if _, ok := guarded[of]; !ok {
+			guarded[of] = known && slices.ContainsFunc(t.Budgets(pod.Namespace), func(b tracker.Budget) bool { return b.Guards(pod) })
 		}
-		inNamespace, ok := budgets[pod.Namespace]
-		if !ok {
-			inNamespace = t.Budgets(pod.Namespace)
-			budgets[pod.Namespace] = inNamespace
-		}
-		guarded = slices.ContainsFunc(inNamespace, func(b tracker.Budget) bool { return b.Guards(pod) })
-		known[of] = guarded
-		return guarded
+		return guarded[of]
 	}
 }

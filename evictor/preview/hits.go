@@ -64,12 +64,12 @@ type Struck struct {
 // Strikes returns the pods that are hit by any taint after changes.
 func (v *View) Strikes(changes []tracker.Change) []Struck {
 	struck := make([]Struck, 0, len(changes))
-	treatments := v.options.treatments()
+	treatments := v.treatments()
 	for i := range changes {
 		change := &changes[i]
-		after := hits(v.options.Rules, treatments, &change.After)
+		after := hits(v.Rules, treatments, &change.After)
 		if len(after) > 0 && !change.After.Pod.Terminating {
-			struck = append(struck, Struck{Key: change.After.Pod.Key, before: hits(v.options.Rules, treatments, &change.Before), after: after})
+			struck = append(struck, Struck{Key: change.After.Pod.Key, before: hits(v.Rules, treatments, &change.Before), after: after})
 		}
 	}
 	return struck

@@ -28,9 +28,9 @@ const (
 // pods that leave, and the writes that this replica admits. All methods are
 // goroutine-safe.
 type Ledger struct {
-	options Options
-	clock   clock.PassiveClock
-	most    int
+	view  *View
+	clock clock.PassiveClock
+	most  int
 
 	mu sync.Mutex
 	// left are the pods that left, the oldest first. Its elements do not change, so that
@@ -60,21 +60,21 @@ type Admission struct {
 	approvals []types.UID
 }
 
-// NewLedger returns a ledger. Of the options it uses the tracker, the rules and the policies:
+// NewLedger returns a ledger. Of the view it uses the tracker, the rules and the policies:
 // pods that they protect are not hit. The clock is that of the API server.
-func NewLedger(options Options, clk clock.PassiveClock) *Ledger {
-	return &Ledger{options: options, clock: clk, most: mostLeft, known: map[tracker.Key]struct{}{}}
+func NewLedger(view *View, clk clock.PassiveClock) *Ledger {
+	return &Ledger{view: view, clock: clk, most: mostLeft, known: map[tracker.Key]struct{}{}}
 }
 
 // Leaving records that a pod is being deleted or is gone. It is called before the
 // tracker is updated, because the taints of a claim are removed soon after, and may be
 // called again.
 func (l *Ledger) Leaving(key tracker.Key) {
-	situation, ok := l.options.Tracker.Lookup(key)
+	situation, ok := l.view.Tracker.Lookup(key)
 	if !ok {
 		return
 	}
-	found := hits(l.options.Rules, l.options.treatments(), &situation)
+	found := hits(l.view.Rules, l.view.treatments(), &situation)
 	if len(found) == 0 {
 		return
 	}
@@ -150,10 +150,10 @@ func (a *Admission) hits(pods []Struck) bool {
 func (l *Ledger) Others(q Query) int {
 	now := l.clock.Now()
 	t := &tally{query: &q, now: now, pods: map[tracker.Key][]int{}}
-	treatments := l.options.treatments()
-	due := l.options.Tracker.ExposedSince(now.Add(-q.Window))
+	treatments := l.view.treatments()
+	due := l.view.Tracker.ExposedSince(now.Add(-q.Window))
 	for i := range due {
-		t.lately(due[i].Pod.Key, hits(l.options.Rules, treatments, &due[i]))
+		t.lately(due[i].Pod.Key, hits(l.view.Rules, treatments, &due[i]))
 	}
 	l.mu.Lock()
 	left, admitted := l.left, l.unseen(now)

@@ -28,7 +28,7 @@ type site struct {
 
 func newSite(clk *clocktesting.FakePassiveClock) *site {
 	tr := tracker.New()
-	return &site{tracker: tr, ledger: NewLedger(Options{Tracker: tr}, clk), view: newView(tr), clock: clk}
+	return &site{tracker: tr, ledger: NewLedger(&View{Tracker: tr}, clk), view: newView(tr), clock: clk}
 }
 
 // leave has pods go as a watch tells it.

@@ -16,24 +16,19 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// LimitsConfig configures Limits. All fields but the Authorizer are required.
-type LimitsConfig struct {
+// Limits judge writes by the limits of TaintPolicies. They are safe for concurrent use. All
+// fields but the Authorizer are required.
+type Limits struct {
 	View   *View
 	Ledger *Ledger
-	// Approvals reads the approvals of writes beyond the limits.
-	Approvals approvals
+	// Approvals lists all EvictionApprovals, used or not; Limits do not change them.
+	Approvals func(ctx context.Context) ([]v1alpha1.EvictionApproval, error)
 	// Authorizer authorizes the users of writes of the leader for match conditions. Without
 	// one, a condition that uses it is a fault.
 	Authorizer authorizer.Authorizer
 	// Clock is the clock of the API server.
 	Clock clock.PassiveClock
 }
-
-// Limits judge writes by the limits of TaintPolicies. They are safe for concurrent use.
-type Limits struct{ config LimitsConfig }
-
-// NewLimits returns limits.
-func NewLimits(config LimitsConfig) *Limits { return &Limits{config: config} }
 
 // Write is a write of taints.
 type Write struct {
@@ -81,14 +76,10 @@ func (l *Limits) Judge(ctx context.Context, w *Write, changes []tracker.Change, 
 	if len(found) == 0 {
 		return Verdict{}, fault
 	}
-	j := &judging{Limits: l, write: w, struck: l.config.View.Strikes(changes), now: now}
-	j.verdict.settled = func(written bool) {
-		if !written {
-			l.config.Ledger.Withdraw(j.own)
-		}
-	}
+	ledger := l.Ledger
+	j := &judging{Limits: l, write: w, struck: l.View.Strikes(changes), now: now, verdict: Verdict{ledger: ledger}}
 	if !w.DryRun && !w.Unproven {
-		j.own = l.config.Ledger.Admit(j.struck)
+		j.verdict.own = ledger.Admit(j.struck)
 	}
 	for i := range found {
 		if err := j.judge(ctx, &found[i]); err != nil && fault == nil {
@@ -96,7 +87,7 @@ func (l *Limits) Judge(ctx context.Context, w *Write, changes []tracker.Change, 
 		}
 	}
 	if fault != nil && !j.verdict.Exceeded() {
-		l.config.Ledger.Withdraw(j.own)
+		ledger.Withdraw(j.verdict.own)
 		return Verdict{}, fault
 	}
 	return j.verdict, nil
@@ -109,11 +100,11 @@ type judging struct {
 	write  *Write
 	struck []Struck
 	now    time.Time
-	// own is the write in the ledger, nil for a dry run and for one that is unproven.
-	own *Admission
-	// list are the approvals, nil before they are read.
-	list    *listed
-	verdict Verdict
+	// approvals are the approvals, and approved the taints that they approved, once read is true.
+	read      bool
+	approvals []v1alpha1.EvictionApproval
+	approved  []Approved
+	verdict   Verdict
 }
 
 // judge judges the write by one limit.
@@ -123,24 +114,23 @@ func (j *judging) judge(ctx context.Context, limit *taint.Limit) error {
 	if len(hit) == 0 {
 		return nil
 	}
-	query := Query{Window: limit.Window, Governs: governs, Own: j.own, Except: hit}
-	affected := taint.Affected{Pods: len(hit), Live: j.config.View.Live(), Before: j.config.Ledger.Others(query)}
+	query := Query{Window: limit.Window, Governs: governs, Own: j.verdict.own, Except: hit}
+	affected := taint.Affected{Pods: len(hit), Live: j.View.Tracker.Live(), Before: j.Ledger.Others(query)}
 	path, value := j.write.where(limit)
 	if limit.Exceeded(affected, path, value, "") == nil {
 		return nil
 	}
-	list, err := j.approvals(ctx)
-	if err != nil && limit.Denies() {
+	if err := j.readApprovals(ctx); err != nil && limit.Denies() {
 		return err
 	}
-	query.Approved = list.approved
-	affected.Before = j.config.Ledger.Others(query)
+	query.Approved = j.approved
+	affected.Before = j.Ledger.Others(query)
 	needs := needed(hit, governs, j.now)
 	finding := limit.Exceeded(affected, path, value, j.write.remedy(needs))
 	if finding == nil {
 		return nil
 	}
-	by := j.approvedBy(list.items, needs, hit)
+	by := j.approvedBy(needs, hit)
 	if len(by) == 0 {
 		j.verdict.Findings = append(j.verdict.Findings, *finding)
 		return nil

@@ -45,7 +45,7 @@ func (l *Limits) Node(ctx context.Context, set *taint.Set, w NodeWrite) (Verdict
 	}
 	var now time.Time
 	if l != nil {
-		now, review.Authorizer = l.config.Clock.Now(), l.config.Authorizer
+		now, review.Authorizer = l.Clock.Now(), l.Authorizer
 	}
 	write := Write{
 		Carrier: tracker.Source{Kind: tracker.SourceNode, Name: w.Node.Name}, Set: set, DryRun: w.DryRun, own: true,
@@ -57,7 +57,7 @@ func (l *Limits) Node(ctx context.Context, set *taint.Set, w NodeWrite) (Verdict
 	if l == nil {
 		return Verdict{}, write.Fault(ctx, ErrUnfollowed)
 	}
-	changes, err := l.config.View.Node(
+	changes, err := l.View.Node(
 		tracker.Node{Name: w.Node.Name, Taints: w.Node.Spec.Taints}, tracker.Node{Name: w.Node.Name, Taints: written.Spec.Taints}, now)
 	if err != nil {
 		return Verdict{}, write.Fault(ctx, err)

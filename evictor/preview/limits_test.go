@@ -49,14 +49,14 @@ func (g *given) List(context.Context) ([]v1alpha1.EvictionApproval, error) { ret
 func newLeader(nodesKnown func() bool) *leader {
 	clock := clocktesting.NewFakePassiveClock(limitsNoon)
 	l := &leader{tracker: tracker.New(), approvals: &given{}, known: nodesKnown}
-	l.ledger = NewLedger(Options{Tracker: l.tracker}, clock)
-	l.limits = NewLimits(LimitsConfig{
-		View:   NewView(Options{Tracker: l.tracker, PodsKnown: limitsYes, NodesKnown: nodesKnown}),
-		Ledger: l.ledger, Approvals: l.approvals, Clock: clock,
+	l.ledger = NewLedger(&View{Tracker: l.tracker}, clock)
+	l.limits = &Limits{
+		View:   &View{Tracker: l.tracker, PodsKnown: limitsYes, NodesKnown: nodesKnown},
+		Ledger: l.ledger, Approvals: l.approvals.List, Clock: clock,
 		Authorizer: authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 			return authorizer.DecisionAllow, "", l.allowed
 		}),
-	})
+	}
 	return l
 }
 
@@ -234,7 +234,7 @@ func TestAFaultHidesNoLimit(t *testing.T) {
 
 func TestApprovalsAreReadFromTheCache(t *testing.T) {
 	a := approval("a", "n1", 12)
-	list, err := NewApprovals(listing{items: []v1alpha1.EvictionApproval{a}}).List(t.Context())
+	list, err := ListApprovals(listing{items: []v1alpha1.EvictionApproval{a}})(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []v1alpha1.EvictionApproval{a}, list)
 }

@@ -11,7 +11,10 @@ type Verdict struct {
 	// Beyond are sentences about that.
 	Approved, Beyond []string
 
-	settled func(written bool)
+	// own is the write in the ledger, nil for a dry run and for one that is unproven. Without a
+	// ledger no limit applies.
+	ledger *Ledger
+	own    *Admission
 }
 
 // Exceeded reports whether the write must not be made.
@@ -22,7 +25,7 @@ func (v Verdict) Exceeded() bool {
 // Settle records whether the write was made: one that was not counts for no other write.
 // It must be called once.
 func (v Verdict) Settle(written bool) {
-	if v.settled != nil {
-		v.settled(written)
+	if v.ledger != nil && !written {
+		v.ledger.Withdraw(v.own)
 	}
 }

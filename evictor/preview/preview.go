@@ -78,14 +78,14 @@ type foreteller struct {
 
 // of returns the forecast of a write that changes the taints that hold for pods.
 func (t *foreteller) of(changes []tracker.Change) Forecast {
-	f := Forecast{Pods: make([]Pod, 0, len(changes))}
+	f := Forecast{Pods: make([]Pod, 0, len(changes)), Paused: map[string]int{}, Protected: map[string]int{}}
 	waits := map[time.Duration]int{}
 	namespaces := map[string]struct{}{}
 	load := load{}
 	for i := range changes {
 		pod, becomes, ok := t.foretell(&changes[i])
 		if !ok {
-			count(&f.Protected, becomes.protected)
+			count(f.Protected, becomes.protected)
 			continue
 		}
 		after := &changes[i].After.Pod
@@ -97,12 +97,12 @@ func (t *foreteller) of(changes []tracker.Change) Forecast {
 		f.Sooner += one(!pod.Was.IsZero())
 		f.Guarded += one(pod.Guarded)
 		f.Ownerless += one(pod.Ownerless)
-		count(&f.Paused, becomes.paused)
+		count(f.Paused, becomes.paused)
 		for _, policy := range becomes.breakers {
-			load[policy] = append(load[policy], later(pod.At, t.now))
+			load[policy] = append(load[policy], decide.Later(pod.At, t.now))
 		}
 	}
-	byKey := func(a, b Pod) int { return compareKeys(a.Key, b.Key) }
+	byKey := func(a, b Pod) int { return tracker.CompareKeys(a.Key, b.Key) }
 	if !slices.IsSortedFunc(f.Pods, byKey) {
 		slices.SortFunc(f.Pods, byKey) // changes of several nodes
 	}
@@ -115,18 +115,10 @@ func (t *foreteller) of(changes []tracker.Change) Forecast {
 }
 
 // count counts a pod under the name of a policy, nil for none.
-func count(pods *map[string]int, policy *eviction.Policy) {
-	if policy == nil {
-		return
+func count(pods map[string]int, policy *eviction.Policy) {
+	if policy != nil {
+		pods[policy.Name]++
 	}
-	if *pods == nil {
-		*pods = map[string]int{}
-	}
-	(*pods)[policy.Name]++
-}
-
-func compareKeys(a, b tracker.Key) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
 // foretell returns a pod that becomes due, or due sooner; false for any other pod. A

@@ -107,7 +107,7 @@ func TestWhatAPatchHits(t *testing.T) {
 	})
 	t.Run("nothing is foretold before devices are known", func(t *testing.T) {
 		t.Parallel()
-		_, err := NewView(Options{Tracker: tracker.New(), PodsKnown: yes, DevicesKnown: no}).Patch(patched("x0"), noon)
+		_, err := (&View{Tracker: tracker.New(), PodsKnown: yes, DevicesKnown: no}).Patch(patched("x0"), noon)
 		require.ErrorIs(t, err, ErrUnread)
 	})
 }
@@ -138,17 +138,9 @@ func TestStandingOfAPatch(t *testing.T) {
 	s := patchSite()
 	s.tracker.SetRule(writtenOut("gpu-broken-2", "x2", -5), at(-5))
 	for _, source := range []tracker.Source{broken.Source(), {Kind: tracker.SourcePatch, Name: broken.Name}} {
-		taint, ok := s.view.Standing(source, "k")
+		first, last, ok := s.tracker.Standing(source, "k")
 		require.True(t, ok)
-		require.Equal(t, at(-5), taint.Written(noon), "it reaches further since then")
-		taint, ok = s.view.FirstStanding(source, "k")
-		require.True(t, ok)
-		require.Equal(t, at(-60), taint.Written(noon))
+		require.Equal(t, at(-60), first.Written(noon))
+		require.Equal(t, at(-5), last.Written(noon), "it reaches further since then")
 	}
-	rule := tracker.Source{Kind: tracker.SourceRule, Name: "gpu-broken-2"}
-	taint, ok := s.view.FirstStanding(rule, "k")
-	require.True(t, ok)
-	require.Equal(t, at(-5), taint.TimeAdded)
-	_, ok = s.view.Standing(broken.Source(), "other")
-	require.False(t, ok)
 }

@@ -157,20 +157,20 @@ func TestNothingIsForetoldOfWhatIsNotKnown(t *testing.T) {
 	tr := scene(pod("p", "n"))
 	tainted := node("n", exampleTaint("k", 0))
 	for name, test := range map[string]struct {
-		options       Options
+		view          View
 		node, devices error
 	}{
-		"nothing is followed":    {Options{}, ErrUnfollowed, ErrUnfollowed},
-		"nodes are not followed": {Options{PodsKnown: no, DevicesKnown: yes}, ErrUnfollowed, ErrUnread},
-		"pods are not known":     {Options{PodsKnown: no, NodesKnown: yes, DevicesKnown: yes}, ErrUnread, ErrUnread},
-		"nodes are not known":    {Options{PodsKnown: yes, NodesKnown: no, DevicesKnown: yes}, ErrUnread, nil},
-		"devices are not known":  {Options{PodsKnown: yes, NodesKnown: yes, DevicesKnown: no}, nil, ErrUnread},
-		"all but the budgets is": {Options{PodsKnown: yes, NodesKnown: yes, DevicesKnown: yes, BudgetsKnown: no}, nil, nil},
+		"nothing is followed":    {View{}, ErrUnfollowed, ErrUnfollowed},
+		"nodes are not followed": {View{PodsKnown: no, DevicesKnown: yes}, ErrUnfollowed, ErrUnread},
+		"pods are not known":     {View{PodsKnown: no, NodesKnown: yes, DevicesKnown: yes}, ErrUnread, ErrUnread},
+		"nodes are not known":    {View{PodsKnown: yes, NodesKnown: no, DevicesKnown: yes}, ErrUnread, nil},
+		"devices are not known":  {View{PodsKnown: yes, NodesKnown: yes, DevicesKnown: no, BudgetsKnown: no}, nil, ErrUnread},
+		"all but the budgets is": {View{PodsKnown: yes, NodesKnown: yes, DevicesKnown: yes, BudgetsKnown: no}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test.options.Tracker = tr
-			view := NewView(test.options)
+			test.view.Tracker = tr
+			view := &test.view
 			changes, err := view.Node(node("n"), tainted, noon)
 			require.ErrorIs(t, err, test.node)
 			_, err = view.Nodes(func(map[string]string) []corev1.Taint { return nil }, noon)
@@ -283,35 +283,4 @@ func TestTaintsThatAreGivenToNodesByTheirLabels(t *testing.T) {
 	f := view.Forecast(noon, changes)
 	require.Len(t, f.Pods, 1, "who is due already, or whose node has the taint with whatever value, is not hit again")
 	require.Equal(t, "on-a", f.Pods[0].Name)
-}
-
-func TestStanding(t *testing.T) {
-	t.Parallel()
-	tr := scene()
-	tr.SetNode(node("n", exampleTaint("k", -60)), noon)
-	tr.SetRule(rule("r", nil, deviceTaint("k", -30)), noon)
-	none := rule("none", nil, deviceTaint("k", -30))
-	none.Taint.Effect = resourcev1.DeviceTaintEffectNone
-	tr.SetRule(none, noon)
-	view := newView(tr)
-	for _, test := range []struct {
-		source tracker.Source
-		key    string
-		stands bool
-	}{
-		{tracker.Source{Kind: tracker.SourceNode, Name: "n"}, "k", true},
-		{tracker.Source{Kind: tracker.SourceNode, Name: "n"}, "l", false},
-		{tracker.Source{Kind: tracker.SourceNode, Name: "r"}, "k", false},
-		{tracker.Source{Kind: tracker.SourceRule, Name: "r"}, "k", true},
-		{tracker.Source{Kind: tracker.SourceRule, Name: "r"}, "l", false},
-		{tracker.Source{Kind: tracker.SourceRule, Name: "none"}, "k", false},
-		{tracker.Source{Kind: tracker.SourceRule, Name: "n"}, "k", false},
-		{tracker.Source{Kind: tracker.SourceSlice, Name: "n"}, "k", false},
-	} {
-		got, ok := view.Standing(test.source, test.key)
-		require.Equal(t, test.stands, ok, test)
-		if ok {
-			require.Equal(t, test.key, got.Key)
-		}
-	}
 }

@@ -98,7 +98,7 @@ func (t *tally) count() int {
 	count := len(t.pods)
 	// The order is fixed, because a pod may have several approvals and the order of a map
 	// would change the count.
-	slices.SortFunc(approved, compareKeys)
+	slices.SortFunc(approved, tracker.CompareKeys)
 	room := make([]int, len(t.query.Approved))
 	for i := range room {
 		room[i] = t.query.Approved[i].Pods

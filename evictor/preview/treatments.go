@@ -60,7 +60,7 @@ func (t *treatments) settle(now time.Time, pod *tracker.Pod, decision decide.Dec
 		return prospect{protected: protected}
 	}
 	p := prospect{Decision: decide.NewDecision(now, left)}
-	for i := range p.Due(later(p.At, now)) {
+	for i := range p.Due(decide.Later(p.At, now)) {
 		if policy := ways[i].Policy; policy == nil || !policy.Paused {
 			p.breakers = ways[i].Breakers
 			return p
@@ -68,11 +68,4 @@ func (t *treatments) settle(now time.Time, pod *tracker.Pod, decision decide.Dec
 	}
 	p.paused = ways[0].Policy
 	return p
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

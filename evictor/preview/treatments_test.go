@@ -58,13 +58,13 @@ func breaking(pods, percent int32) func(*v1alpha1.EvictionPolicySpec) {
 // viewWith returns a view of a cluster with policies.
 func viewWith(t *tracker.Tracker, policies ...v1alpha1.EvictionPolicy) *View {
 	set := eviction.Compile(policies)
-	return NewView(Options{
+	return &View{
 		Tracker: t, PodsKnown: yes, NodesKnown: yes, DevicesKnown: yes, BudgetsKnown: yes,
 		Policies: func() *eviction.Set { return set },
 		NamespaceLabels: func(name string) (labels.Labels, bool) {
 			return labels.Set{corev1.LabelMetadataName: name}, name != "unknown"
 		},
-	})
+	}
 }
 
 // workload returns a pod of a workload.
@@ -238,7 +238,7 @@ func TestLimitsCountNoPodsThatAreProtectedButThoseThatAreHeld(t *testing.T) {
 			clk := clocktesting.NewFakePassiveClock(noon)
 			tr := tracker.New()
 			view := viewWith(tr, tt.policy)
-			ledger := NewLedger(view.options, clk)
+			ledger := NewLedger(view, clk)
 			tr.SetNode(node("n"), at(-60))
 			for i := range 10 {
 				tr.SetPod(workload("p"+strconv.Itoa(i), []string{"db", "web"}[min(i/4, 1)]))

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tollgate-dev/tollgate/evictor/breaker"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
@@ -33,7 +32,7 @@ func (l load) tripping(live int) []Tripping {
 	var tripping []Tripping
 	for policy, leave := range l {
 		b := policy.Breaker
-		limit := breaker.Limit{MaxPods: b.MaxPods, MaxPercent: b.MaxPercent, Window: b.Window}.Pods(live, 0)
+		limit := b.Limit(live, 0)
 		if most(leave, b.Window) > limit {
 			tripping = append(tripping, Tripping{Policy: policy.Name, Limit: limit, Window: b.Window})
 		}

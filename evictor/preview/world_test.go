@@ -81,7 +81,7 @@ func rule(name string, selector *resourcev1.DeviceTaintSelector, taint resourcev
 }
 
 func newView(t *tracker.Tracker) *View {
-	return NewView(Options{Tracker: t, PodsKnown: yes, NodesKnown: yes, DevicesKnown: yes, BudgetsKnown: yes})
+	return &View{Tracker: t, PodsKnown: yes, NodesKnown: yes, DevicesKnown: yes, BudgetsKnown: yes}
 }
 
 // foretold returns the forecast of the write of a node that stands as the tracker

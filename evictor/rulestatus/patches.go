@@ -8,7 +8,6 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -43,7 +42,7 @@ func (p *Patches) SetPatch(patch *v1alpha1.ResourceSlicePatch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch known := p.patches[patch.Name]; {
-	case known.UID == patch.UID && older(patch.ResourceVersion, known.ResourceVersion):
+	case known.UID == patch.UID && tracker.Older(patch.ResourceVersion, known.ResourceVersion):
 	case ok:
 		p.patches[patch.Name] = rule
 	default:
@@ -113,16 +112,10 @@ func (p *Patches) Impact(name string) (tracker.Impact, bool) {
 func (p *Patches) RefreshRule(rule tracker.Rule, _ string, _ time.Time) []tracker.Key {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if known := p.patches[rule.Name]; known.UID == rule.UID && !older(rule.ResourceVersion, known.ResourceVersion) {
+	if known := p.patches[rule.Name]; known.UID == rule.UID && !tracker.Older(rule.ResourceVersion, known.ResourceVersion) {
 		p.patches[rule.Name] = rule
 	}
 	return nil
-}
-
-// older reports whether a is certainly a version before b, as the tracker does.
-func older(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order < 0
 }
 
 // ruleOfPatch returns a patch as a rule; false for a patch without taints and without

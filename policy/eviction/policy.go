@@ -63,6 +63,20 @@ type Breaker struct {
 	Scope  v1alpha1.LimitScope // Decided or Selected
 }
 
+// Limit returns how many pods may be evicted within the window, if live pods are left and gone were evicted: the
+// smaller of the two bounds, and none without a bound. Evictions do not lower the limit, because the percentage
+// is of both.
+func (b *Breaker) Limit(live, gone int) int {
+	pods, bounded := 0, false
+	if b.MaxPercent != nil {
+		pods, bounded = max(1, max(live+gone, 0)*int(*b.MaxPercent)/100), true
+	}
+	if b.MaxPods != nil && (!bounded || int(*b.MaxPods) < pods) {
+		pods = int(*b.MaxPods)
+	}
+	return max(pods, 0)
+}
+
 // Ref returns how messages name the policy.
 func (p *Policy) Ref() string { return "EvictionPolicy/" + p.Name }
 

@@ -2,8 +2,9 @@ package informer
 
 import (
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // handler passes on the events of one informer. It holds no state, so that
@@ -37,7 +38,7 @@ func (h *handler[T]) OnUpdate(old, obj any) {
 	if !ok {
 		return
 	}
-	if was, ok := h.read(old); ok && (h.uid(&was) != h.uid(&now) || older(h.version(&now), h.version(&was))) {
+	if was, ok := h.read(old); ok && (h.uid(&was) != h.uid(&now) || tracker.Older(h.version(&now), h.version(&was))) {
 		h.drop(was)
 	}
 	h.set(now)
@@ -59,10 +60,4 @@ func (h *handler[T]) OnDelete(obj any) {
 			h.drop(was)
 		}
 	}
-}
-
-// older reports whether a is surely a version before b.
-func older(a, b string) bool {
-	order, err := resourceversion.CompareResourceVersion(a, b)
-	return err == nil && order < 0
 }

@@ -261,7 +261,7 @@ func TestPreviewOfAPatchOfWhichNotAllIsKnown(t *testing.T) {
 	unread := func(b *blast) { b.unread = true }
 	yes := func() bool { return true }
 	nodesAlone := func(b *blast) {
-		b.show(preview.Options{Tracker: b.tracker, PodsKnown: yes, NodesKnown: yes, BudgetsKnown: yes})
+		b.show(&preview.View{Tracker: b.tracker, PodsKnown: yes, NodesKnown: yes, BudgetsKnown: yes})
 	}
 	for name, tt := range map[string]struct {
 		filter         string

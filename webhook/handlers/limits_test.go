@@ -62,22 +62,21 @@ func newBlast(t *testing.T, policies ...v1alpha1.TaintPolicy) *blast {
 	b := &blast{
 		tracker: tracker.New(), clock: clocktesting.NewFakePassiveClock(noon), approvals: &givenApprovals{}, policies: policies,
 	}
-	b.ledger = preview.NewLedger(preview.Options{Tracker: b.tracker}, b.clock)
+	b.ledger = preview.NewLedger(&preview.View{Tracker: b.tracker}, b.clock)
 	read := func() bool { return !b.unread }
-	b.show(preview.Options{Tracker: b.tracker, PodsKnown: read, NodesKnown: read, DevicesKnown: read, BudgetsKnown: read})
+	b.show(&preview.View{Tracker: b.tracker, PodsKnown: read, NodesKnown: read, DevicesKnown: read, BudgetsKnown: read})
 	b.tracker.SetDevicesKnown(true)
 	return b
 }
 
 // show has the preview look at what the options say.
-func (b *blast) show(options preview.Options) {
+func (b *blast) show(view *preview.View) {
 	b.registry = prometheus.NewPedanticRegistry()
-	view := preview.NewView(options)
 	b.preview = &Preview{
 		View: view,
-		Limits: preview.NewLimits(preview.LimitsConfig{
-			View: view, Ledger: b.ledger, Approvals: b.approvals, Clock: b.clock,
-		}),
+		Limits: &preview.Limits{
+			View: view, Ledger: b.ledger, Approvals: b.approvals.List, Clock: b.clock,
+		},
 		Clock: b.clock, Metrics: NewPreviewMetrics(b.registry),
 	}
 }

@@ -104,7 +104,7 @@ type Preview struct {
 // poolOfOthers reports whether a slice is written into a pool of another node, as far as slices
 // are followed.
 func (p *Preview) poolOfOthers(slice *tracker.Slice) bool {
-	return p != nil && p.View.PoolOfOthers(slice)
+	return p != nil && p.View.Tracker.PoolOfOthers(slice)
 }
 
 // PatchSelection says which devices ResourceSlicePatches are meant for, by their published

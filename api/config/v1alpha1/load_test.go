@@ -39,7 +39,7 @@ featureGates: {NodeTaintEviction: false}
 	require.Equal(t, "https://127.0.0.1:7443", config.Webhook.URL)
 	require.Zero(t, config.Admission.DefaultNotReadyTolerationSeconds)
 	require.Equal(t, v1alpha1.EvictionWindow, config.Eviction.Mode)
-	require.Equal(t, 64, config.Eviction.Workers)
+	require.Equal(t, 64, config.Eviction.Workers, "DE-52 more than in Kubernetes")
 	require.True(t, config.Audit.OpenReports)
 	require.False(t, config.LeaderElection.Enabled)
 	require.Equal(t, map[string]bool{"NodeTaintEviction": false}, config.FeatureGates)

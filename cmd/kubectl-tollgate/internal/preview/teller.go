@@ -126,10 +126,11 @@ func NewTeller(ctx context.Context, clients *cli.Clients, now time.Time, wants s
 	t.view = t.cluster.View()
 	// Pods that have left already are not counted by the limits.
 	clk := moment(now)
-	ledger := preview.NewLedger(preview.Options{
+	ledger := preview.NewLedger(&preview.View{
 		Tracker: t.cluster.Tracker, Rules: t.cluster.Rules, Policies: t.cluster.Foretold, NamespaceLabels: t.cluster.NamespaceLabels,
 	}, clk)
-	t.limits = preview.NewLimits(preview.LimitsConfig{View: t.view, Ledger: ledger, Approvals: approvals(t.cluster.Approvals), Clock: clk})
+	approvals := func(context.Context) ([]v1alpha1.EvictionApproval, error) { return t.cluster.Approvals, nil }
+	t.limits = &preview.Limits{View: t.view, Ledger: ledger, Approvals: approvals, Clock: clk}
 	return t, nil
 }
 
@@ -197,12 +198,6 @@ func (t *Teller) patchesNeed() string {
 
 // placeholderName is the name in a remedy for an object without one.
 const placeholderName = "NAME"
-
-// approvals is a lister of the EvictionApprovals of the snapshot.
-type approvals []v1alpha1.EvictionApproval
-
-// List returns all.
-func (a approvals) List(context.Context) ([]v1alpha1.EvictionApproval, error) { return a, nil }
 
 // moment is a clock at a fixed time.
 type moment time.Time

@@ -183,12 +183,12 @@ func (c *Cluster) Foretold() *eviction.Set {
 // View returns previews of writes to this cluster.
 func (c *Cluster) View() *preview.View {
 	yes := func() bool { return true }
-	return preview.NewView(preview.Options{
+	return &preview.View{
 		Tracker: c.Tracker, Rules: c.Rules,
 		PodsKnown: yes, NodesKnown: yes, DevicesKnown: c.DevicesKnown,
 		BudgetsKnown: func() bool { return !c.Unread(BudgetResource.Resource) },
 		Policies:     c.Foretold, NamespaceLabels: c.NamespaceLabels,
-	})
+	}
 }
 
 // Selected returns the published devices that a ResourceSlicePatch would select. It returns an

@@ -160,7 +160,7 @@ func (p *program) addTaintControllers(base controller.Base, state *evictionState
 	}
 	approvals := status.ApprovalOptions{Metrics: status.NewMetrics(ctrlmetrics.Registry)}
 	if state.tracker != nil {
-		approvals.Left, approvals.Standing = state.ledger.Left, previews.view.Standing
+		approvals.Left, approvals.Standing = state.ledger.Left, state.tracker.Standing
 	}
 	if state.devices != nil {
 		expiry.Rules, expiry.Deleter = state.tracker, &carriers{

@@ -112,7 +112,7 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 			Recorder: p.recorders.policies,
 		},
 		Cluster: breaker.Cluster{
-			Policies: inForce, Live: podTracker.Live, Standing: preview.NewView(preview.Options{Tracker: podTracker}).FirstStanding,
+			Policies: inForce, Live: podTracker.Live, Standing: podTracker.Standing,
 		},
 		Lease: breaker.Lease{Leads: p.leads, Timeout: p.attemptTimeout()},
 		Clock: p.clock, Local: p.local, Metrics: breaker.NewMetrics(ctrlmetrics.Registry),
@@ -123,7 +123,7 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 		Window:              p.config.Eviction.Mode == configv1alpha1.EvictionWindow,
 	}
 	synced := func() bool { return store.Current() != nil && feed.HasSynced() }
-	runner, err := evictor.New(evictor.Options{
+	runner := evictor.New(evictor.Options{
 		Source: evictor.Source{
 			Tracker: podTracker,
 			Synced:  synced,
@@ -143,16 +143,13 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 		Lease:    evictor.Lease{Leads: p.leads, AttemptTimeout: p.attemptTimeout()},
 		Clocks:   evictor.Clocks{Clock: p.clock, Local: p.local},
 		Decisions: evictor.Decisions{
-			Rules: rules, Mode: evictor.Mode(p.config.Eviction.Mode), Policies: inForce, NamespaceLabels: labelsOf, Breakers: keeper,
+			Rules: rules, Mode: evictor.Mode(p.config.Eviction.Mode), Policies: inForce, NamespaceLabels: labelsOf, Breaker: keeper.Ask,
 		},
 		Listeners: evictor.Listeners{
 			FitChanged: p.fitChanged(), RulesChanged: all.evictingRules.notify, PatchesChanged: all.evictingPatches.notify,
 		},
 		Metrics: evictor.NewMetrics(ctrlmetrics.Registry), Tracer: p.tracer,
 	})
-	if err != nil {
-		return nil, fmt.Errorf("make the evictor: %w", err)
-	}
 	keeper.Follow(runner)
 	all.pods.join(runner.PodsChanged)
 	all.nodes.join(runner.NodeChanged)
@@ -171,7 +168,7 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 		tracker: podTracker, evictor: runner, rules: rules, pods: feed.HasSynced, synced: synced,
 		nodes: nodes, devices: devices,
 		policies: previewed, namespaceLabels: labelsOf, guard: guard, changes: all,
-		ledger: preview.NewLedger(preview.Options{Tracker: podTracker, Rules: rules, Policies: previewed, NamespaceLabels: labelsOf}, p.clock),
+		ledger: preview.NewLedger(&preview.View{Tracker: podTracker, Rules: rules, Policies: previewed, NamespaceLabels: labelsOf}, p.clock),
 	}
 	feed.OnLeaving(state.ledger.Leaving)
 	if err := p.watchPods(feed, nodes, guard); err != nil {
@@ -295,21 +292,20 @@ func (p *program) addPreviews(state *evictionState, patches *PatchFeed) (*previe
 		return nil, fmt.Errorf("watch disruption budgets: %w", err)
 	}
 	p.add(everyReplica(budgets.RunWithContext))
-	options := preview.Options{
+	view := &preview.View{
 		Tracker: state.tracker, Rules: state.rules, PodsKnown: state.pods, BudgetsKnown: feed.HasSynced,
 		Policies: state.policies, NamespaceLabels: state.namespaceLabels,
 	}
 	if state.nodes {
-		options.NodesKnown = state.pods
+		view.NodesKnown = state.pods
 	}
 	if state.devices != nil {
-		options.DevicesKnown = state.devices.claimsSynced
+		view.DevicesKnown = state.devices.claimsSynced
 	}
-	view := preview.NewView(options)
-	limits := preview.NewLimits(preview.LimitsConfig{
-		View: view, Ledger: state.ledger, Approvals: preview.NewApprovals(p.manager.GetClient()),
+	limits := &preview.Limits{
+		View: view, Ledger: state.ledger, Approvals: preview.ListApprovals(p.manager.GetClient()),
 		Authorizer: p.operators, Clock: p.clock,
-	})
+	}
 	config := &handlers.Preview{
 		View: view, Limits: limits, Observe: p.config.Eviction.Mode == configv1alpha1.EvictionObserve,
 		Off: map[tracker.SourceKind]string{}, Clock: p.clock, Metrics: handlers.NewPreviewMetrics(ctrlmetrics.Registry),

@@ -139,7 +139,7 @@ func kindOf(t *testing.T, c prometheus.Collector) string {
 		return "gauge"
 	case *prometheus.HistogramVec:
 		return "histogram"
-	case Collector, evictor.BookCollector, *informer.Metrics:
+	case Collector, *evictor.Metrics, *informer.Metrics:
 		// Their gauges are created at each scrape.
 		return "gauge"
 	case prometheus.Metric:
