@@ -31,21 +31,21 @@ func (v Verdict) String() string {
 
 // Finding is one thing that is not as a policy, or a rule of Kubernetes, asks.
 type Finding struct {
-	// Reason names the kind of finding.
-	Reason Reason
 	// Policy is "Kind/name" of the policy that is violated, or of several as JoinRefs joins
 	// them; empty for a rule that holds without one.
-	Policy string
+	Policy string `json:"policy,omitempty"`
+	// Reason names the kind of finding.
+	Reason Reason `json:"reason"`
 	// Actions say what the finding leads to. None means Deny.
-	Actions []v1alpha1.ValidationAction
+	Actions []v1alpha1.ValidationAction `json:"actions"`
 	// Field is the path of the offending field, such as spec.tolerations[2].
-	Field string
+	Field string `json:"field,omitempty"`
 	// Value is the offending value as a user would write it.
-	Value string
+	Value string `json:"value,omitempty"`
 	// Problem says what is wrong, without the field and the value.
-	Problem string
+	Problem string `json:"problem"`
 	// Remedy says what would be allowed instead.
-	Remedy string
+	Remedy string `json:"remedy,omitempty"`
 }
 
 // Denies reports whether the finding refuses the request.

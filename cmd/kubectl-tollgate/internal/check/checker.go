@@ -81,8 +81,8 @@ func NewChecker(options Options) (*Checker, error) {
 	if c.world, err = newWorld(options.Cluster); err != nil {
 		return nil, err
 	}
-	for i := range options.Objects {
-		object := options.Objects[i].DeepCopy()
+	for _, given := range options.Objects {
+		object := given.DeepCopy()
 		c.place(object)
 		object.SetUID(identityOf(object)) // Owners are compared by UID.
 		c.world.add(object)
@@ -139,9 +139,9 @@ func (c *Checker) readNodes(ctx context.Context, object runtime.Object) error {
 	case len(list.Items) == 0 && c.world.cluster == nil:
 		c.nodesNote = "there are no nodes among the manifests" + unknown
 	}
-	for i := range list.Items {
+	for _, node := range list.Items {
 		// The time of the taints makes no difference to spread.
-		c.nodes.SetNode(tracker.NodeOf(&list.Items[i]), c.server.Clock.Now())
+		c.nodes.SetNode(tracker.NodeOf(&node), c.server.Clock.Now())
 	}
 	c.nodesRead = true
 	return nil

@@ -245,7 +245,7 @@ func (c *command) report(ctx context.Context) (*Report, error) {
 		return nil, err
 	}
 	// Without this error, a wrong path would allow everything.
-	if len(given) > 0 && !slices.ContainsFunc(given, func(o cli.Object) bool { return IsPolicy(o.Unstructured) }) {
+	if len(given) > 0 && !slices.ContainsFunc(given, func(o cli.Object) bool { _, is := policyKindOf(o.Unstructured); return is }) {
 		return nil, fmt.Errorf("--policies: there is no policy of Tollgate in them; the first object is a %s (%s)", given[0].GetKind(), given[0].Position)
 	}
 	policies, err := (Policies{}).With(slices.Concat(given, objects))

@@ -206,14 +206,14 @@ func (e *existing) judge(ctx context.Context, object client.Object, result *Resu
 		if strings.HasPrefix(at, "tolerations[") {
 			at = in.path.String() + "." + at
 		}
-		finding := Finding{
+		finding := policy.Finding{
 			Policy: policy.Ref("TolerationPolicy", v.Policy), Reason: policy.TolerationNotGranted, Actions: spec.ValidationActions,
 			Field: at, Value: v.Toleration, Problem: "no grant of the policy allows it", Remedy: spec.Message,
 		}
 		defaultActions(&finding.Actions)
 		result.Findings = append(result.Findings, finding)
 	}
-	result.conclude(!slices.ContainsFunc(result.Findings, func(f Finding) bool { return f.Denies() }))
+	result.conclude(!slices.ContainsFunc(result.Findings, policy.Finding.Denies))
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy"
 )
@@ -53,17 +55,13 @@ type (
 // case.
 func (r *Report) writeJUnit(w io.Writer) error {
 	all := junitSuites{junitCounts: junitCounts{Name: "kubectl tollgate check"}}
-	for i := range r.Results {
-		result := &r.Results[i]
-		c := junitCase{Class: result.File, Name: result.String(), File: result.File, Line: result.Line}
-		if c.Class == "" {
-			c.Class = "cluster"
-		}
+	for _, result := range r.Results {
+		c := junitCase{Class: cmp.Or(result.File, "cluster"), Name: result.String(), File: result.File, Line: result.Line}
 		switch result.Verdict {
 		case Denied:
 			reason := result.Message
-			if at := slices.IndexFunc(result.Findings, func(f Finding) bool { return f.Denies() }); at >= 0 {
-				reason = result.Findings[at].String()
+			if at := slices.IndexFunc(result.Findings, policy.Finding.Denies); at >= 0 {
+				reason = lineOf(&result.Findings[at])
 			}
 			c.Failure = &junitProblem{reason, "denied", result.lines()}
 		case Undecided:
@@ -73,8 +71,7 @@ func (r *Report) writeJUnit(w io.Writer) error {
 		}
 		all.add(c)
 	}
-	for i := range r.Cases {
-		outcome := &r.Cases[i]
+	for _, outcome := range r.Cases {
 		c := junitCase{Class: outcome.Test, Name: outcome.Name, File: outcome.File, Line: outcome.Line}
 		if outcome.Failure != "" {
 			c.Failure = &junitProblem{outcome.Failure, "unexpected", outcome.Result.lines()}
@@ -118,8 +115,8 @@ func (s *junitSuites) add(c junitCase) {
 // lines returns the findings and warnings, a line for each.
 func (r *Result) lines() string {
 	var b strings.Builder
-	for i := range r.Findings {
-		b.WriteString(r.Findings[i].String() + "\n")
+	for _, f := range r.Findings {
+		b.WriteString(lineOf(&f) + "\n")
 	}
 	for _, warning := range r.Warnings {
 		b.WriteString(warning + "\n")
@@ -171,11 +168,9 @@ func (r *Report) writeSARIF(w io.Writer) error {
 		}
 		results = append(results, sarifResult{RuleID: rule, Level: level, Message: sarifText{"text": message}, Locations: []sarifLocation{location}})
 	}
-	for i := range r.Results {
-		result := &r.Results[i]
+	for _, result := range r.Results {
 		name := result.String() + ": "
-		for j := range result.Findings {
-			f := &result.Findings[j]
+		for _, f := range result.Findings {
 			rule, description, level := f.Policy, "what "+f.Policy+" asks for", "note"
 			if rule == "" {
 				rule, description = string(f.Reason), "what holds without a policy: "+string(f.Reason)
@@ -183,20 +178,20 @@ func (r *Report) writeSARIF(w io.Writer) error {
 			switch {
 			case f.Denies():
 				level = "error"
-			case f.Warns() || f.Reason == policy.MoreFindings:
+			case f.Has(v1alpha1.Warn) || f.Reason == policy.MoreFindings:
 				level = "warning"
 			}
-			add(rule, description, level, name+f.Field+": "+f.Message(), result, result.Position)
+			add(rule, description, level, name+f.Field+": "+messageOf(&f), &result, result.Position)
 		}
 		for _, warning := range result.Warnings {
-			add("Warning", "what is legal and probably not meant", "warning", name+warning, result, result.Position)
+			add("Warning", "what is legal and probably not meant", "warning", name+warning, &result, result.Position)
 		}
 		if result.Verdict == Undecided {
-			add("Undecided", "an object that could not be judged", "error", name+result.Message, result, result.Position)
+			add("Undecided", "an object that could not be judged", "error", name+result.Message, &result, result.Position)
 		}
 	}
-	for i := range r.Cases {
-		if c := &r.Cases[i]; c.Failure != "" {
+	for _, c := range r.Cases {
+		if c.Failure != "" {
 			add("Expectation", "a test of policies that does not come out as expected", "error", c.Failure, &c.Result, c.Position)
 		}
 	}
@@ -205,8 +200,8 @@ func (r *Report) writeSARIF(w io.Writer) error {
 	for _, id := range ids {
 		rules = append(rules, map[string]any{"id": id, "shortDescription": sarifText{"text": descriptions[id]}})
 	}
-	for i := range results {
-		results[i].RuleIndex, _ = slices.BinarySearch(ids, results[i].RuleID)
+	for i, result := range results {
+		results[i].RuleIndex, _ = slices.BinarySearch(ids, result.RuleID)
 	}
 	return cli.WriteDocument(w, "json", "  ", &sarifLog{
 		Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0",

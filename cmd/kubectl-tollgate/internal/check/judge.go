@@ -93,7 +93,10 @@ func (c *Checker) judge(ctx context.Context, o *unstructured.Unstructured, by Su
 	if err != nil {
 		return explained(err)
 	}
-	result.Findings, result.Warnings = findingsOf(review.Findings), review.Warnings
+	result.Findings, result.Warnings = review.Findings, review.Warnings
+	for i := range result.Findings {
+		defaultActions(&result.Findings[i].Actions)
+	}
 	if response := review.Response(); !response.Allowed {
 		result.Message = response.Result.Message
 	}

@@ -85,8 +85,6 @@ func judgeNodePool(set *taint.Set, object *unstructured.Unstructured) Result {
 	}
 	for _, r := range set.Register(pool.labels()) {
 		if finding, ok := pool.lacks(&r); ok {
-			finding.Policy, finding.Reason = policy.Ref("TaintPolicy", r.Policy), policy.RegisteredTaintMissing
-			finding.Actions = []v1alpha1.ValidationAction{v1alpha1.Warn}
 			result.Findings = append(result.Findings, finding)
 		}
 	}
@@ -94,44 +92,40 @@ func judgeNodePool(set *taint.Set, object *unstructured.Unstructured) Result {
 	return result
 }
 
-// lacks returns the finding on a registered taint that Karpenter does not know of, or knows in
+// lacks returns the warning of a registered taint that Karpenter does not know of, or knows in
 // another way than the nodes have it.
-func (p *nodePool) lacks(r *taint.Registered) (Finding, bool) {
+func (p *nodePool) lacks(r *taint.Registered) (policy.Finding, bool) {
 	const taints, startup = "spec.template.spec.taints", "spec.template.spec.startupTaints"
 	spec := &p.Spec.Template.Spec
 	is := func(t corev1.Taint) bool { return r.Is(&t) }
 	sameKey := func(t corev1.Taint) bool { return t.Key == r.Taint.Key }
+	finding := policy.Finding{
+		Policy: policy.Ref("TaintPolicy", r.Policy), Reason: policy.RegisteredTaintMissing, Actions: []v1alpha1.ValidationAction{v1alpha1.Warn},
+		Field: taints, Value: r.String(), Remedy: "add it",
+		Problem: "the policy registers the taint on the nodes and the NodePool does not name it, so Karpenter launches nodes for pods that do not tolerate it",
+	}
 	if slices.ContainsFunc(spec.Taints, is) {
-		return Finding{}, false
+		return finding, false
 	}
 	if at := slices.IndexFunc(spec.StartupTaints, is); at >= 0 {
-		return Finding{
-			Field: fmt.Sprintf("%s[%d]", startup, at), Value: r.String(),
-			Problem: "the policy keeps the taint on the nodes, so Karpenter never takes a node for initialized",
-			Remedy:  "name it in " + taints,
-		}, r.Reconcile
+		finding.Field, finding.Remedy = fmt.Sprintf("%s[%d]", startup, at), "name it in "+taints
+		finding.Problem = "the policy keeps the taint on the nodes, so Karpenter never takes a node for initialized"
+		return finding, r.Reconcile
 	}
 	for _, list := range []struct {
 		field  string
 		taints []corev1.Taint
 	}{{taints, spec.Taints}, {startup, spec.StartupTaints}} {
 		if at := slices.IndexFunc(list.taints, sameKey); at >= 0 {
-			return Finding{
-				Field: fmt.Sprintf("%s[%d]", list.field, at), Value: list.taints[at].ToString(),
-				Problem: "the policy registers the taint with another value or effect on the nodes",
-				Remedy:  "write " + r.String(),
-			}, true
+			finding.Field, finding.Value = fmt.Sprintf("%s[%d]", list.field, at), list.taints[at].ToString()
+			finding.Problem, finding.Remedy = "the policy registers the taint with another value or effect on the nodes", "write "+r.String()
+			return finding, true
 		}
 	}
-	remedy := "add it"
 	if !r.Reconcile {
-		remedy = "add it, or to " + startup + " if it is removed when a node has started"
+		finding.Remedy = "add it, or to " + startup + " if it is removed when a node has started"
 	}
-	return Finding{
-		Field: taints, Value: r.String(),
-		Problem: "the policy registers the taint on the nodes and the NodePool does not name it, so Karpenter launches nodes for pods that do not tolerate it",
-		Remedy:  remedy,
-	}, true
+	return finding, true
 }
 
 // scanNodePools judges the NodePools of a cluster, if it serves any, by the given TaintPolicies,

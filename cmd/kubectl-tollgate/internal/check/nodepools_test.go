@@ -71,7 +71,7 @@ func TestANodePoolIsWarnedOfTaintsThatKarpenterDoesNotKnow(t *testing.T) {
 			require.Len(t, result.Findings, len(c.want), "%+v", result)
 			for i, want := range c.want {
 				require.Equal(t, policy.RegisteredTaintMissing, result.Findings[i].Reason)
-				require.Contains(t, result.Findings[i].String(), want)
+				require.Contains(t, lineOf(&result.Findings[i]), want)
 				require.NotEmpty(t, result.Findings[i].Remedy)
 			}
 		})

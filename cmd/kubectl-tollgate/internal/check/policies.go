@@ -38,8 +38,8 @@ func (p Policies) Len() int {
 // InForce compiles the policies of some kinds.
 func (p Policies) InForce(kinds []policyset.Kind) *policyset.Set {
 	set := policyset.None()
-	for i := range kinds {
-		set = kinds[i].With(set, p[kinds[i].Name])
+	for _, kind := range kinds {
+		set = kind.With(set, p[kind.Name])
 	}
 	return set
 }
@@ -65,12 +65,6 @@ func (p Policies) tolerations() []v1alpha1.TolerationPolicy {
 	return policies
 }
 
-// IsPolicy reports whether an object is a policy.
-func IsPolicy(object *unstructured.Unstructured) bool {
-	_, ok := policyKindOf(object)
-	return ok
-}
-
 // With returns the policies and those among objects, which replace the ones with their names. It
 // does not change p. The error has each invalid policy with its position.
 func (p Policies) With(objects []cli.Object) (Policies, error) {
@@ -79,8 +73,7 @@ func (p Policies) With(objects []cli.Object) (Policies, error) {
 		all[kind] = slices.Clone(policies)
 	}
 	var invalid []error
-	for i := range objects {
-		o := &objects[i]
+	for _, o := range objects {
 		kind, ok := policyKindOf(o.Unstructured)
 		if !ok {
 			continue
@@ -282,8 +275,8 @@ func (c *command) scanTolerations(ctx context.Context, clients *cli.Clients, nam
 		namespaces: map[string]*corev1.Namespace{}, verdicts: map[string][]toleration.Violation{},
 		take: func(result Result) { c.take(report, result) },
 	}
-	for i := range policies {
-		e.policies[policies[i].Name] = &policies[i].Spec
+	for _, p := range policies {
+		e.policies[p.Name] = &p.Spec
 	}
 	notes, err := e.scan(ctx)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // Kind is the kind of a test; its apiVersion is that of Tollgate's configuration.
@@ -65,8 +66,8 @@ func runTests(ctx context.Context, paths []string, options Options) ([]ReportedC
 		return nil, err
 	}
 	var all []ReportedCase
-	for i := range tests {
-		outcomes, err := tests[i].Run(ctx, options)
+	for _, test := range tests {
+		outcomes, err := test.Run(ctx, options)
 		if err != nil {
 			return nil, err
 		}
@@ -76,21 +77,21 @@ func runTests(ctx context.Context, paths []string, options Options) ([]ReportedC
 }
 
 // readTests returns the tests in files and directories. It returns an error if there is no test.
-func readTests(paths []string) ([]Test, error) {
+func readTests(paths []string) ([]*Test, error) {
 	objects, err := cli.ReadManifests(paths, strings.NewReader(""))
 	if err != nil {
 		return nil, err
 	}
-	var tests []Test
-	for i := range objects {
-		if objects[i].GetKind() != Kind {
+	var tests []*Test
+	for _, object := range objects {
+		if object.GetKind() != Kind {
 			continue
 		}
-		test, err := read(&objects[i])
+		test, err := read(&object)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", objects[i].Position, err)
+			return nil, fmt.Errorf("%s: %w", object.Position, err)
 		}
-		tests = append(tests, *test)
+		tests = append(tests, test)
 	}
 	if len(tests) == 0 {
 		return nil, fmt.Errorf("there is no %s of %s in %s", Kind, configv1alpha1.APIVersion, strings.Join(paths, ", "))
@@ -112,8 +113,8 @@ func read(object *cli.Object) (*Test, error) {
 	if len(test.Cases) == 0 {
 		return nil, errors.New("cases: there are none")
 	}
-	for i := range test.Cases {
-		if err := test.Cases[i].validate(); err != nil {
+	for i, c := range test.Cases {
+		if err := c.validate(); err != nil {
 			return nil, fmt.Errorf("cases[%d]: %w", i, err)
 		}
 	}
@@ -182,10 +183,10 @@ func (t *Test) Run(ctx context.Context, options Options) (outcomes []ReportedCas
 	}
 	options.Objects = slices.Concat(options.Objects, policies, others)
 	options.Namespace = cmp.Or(t.Namespace, "default")
-	for i := range t.Cases {
-		found, err := t.runCase(ctx, &t.Cases[i], options)
+	for _, c := range t.Cases {
+		found, err := t.runCase(ctx, &c, options)
 		if err != nil {
-			return nil, fmt.Errorf("case %q: %w", t.Cases[i].Name, err)
+			return nil, fmt.Errorf("case %q: %w", c.Name, err)
 		}
 		outcomes = append(outcomes, found...)
 	}
@@ -204,11 +205,11 @@ func (t *Test) runCase(ctx context.Context, c *Case, options Options) ([]Reporte
 		return nil, err
 	}
 	var outcomes []ReportedCase
-	for i := range objects {
-		if !checker.Judged(objects[i].Unstructured) {
+	for _, object := range objects {
+		if !checker.Judged(object.Unstructured) {
 			continue
 		}
-		result := checker.Judge(ctx, objects[i], Subject{User: c.As, Groups: c.Groups})
+		result := checker.Judge(ctx, object, Subject{User: c.As, Groups: c.Groups})
 		name := c.Name
 		if len(objects) > 1 {
 			name += " (" + result.String() + ")"
@@ -229,12 +230,12 @@ func (c *Case) failure(result *Result) string {
 	if result.Verdict != c.Expect {
 		return fmt.Sprintf("%s is %s, expected %s", result, result.Verdict, c.Expect)
 	}
-	if c.Policy != "" && !slices.ContainsFunc(result.Findings, func(f Finding) bool { return f.Policy == c.Policy }) {
+	if c.Policy != "" && !slices.ContainsFunc(result.Findings, func(f policy.Finding) bool { return f.Policy == c.Policy }) {
 		return fmt.Sprintf("%s has nothing against %s, expected that it has", c.Policy, result)
 	}
 	texts := append([]string{result.Message}, result.Warnings...)
-	for i := range result.Findings {
-		texts = append(texts, result.Findings[i].Message())
+	for _, f := range result.Findings {
+		texts = append(texts, messageOf(&f))
 	}
 	if !strings.Contains(strings.Join(texts, "\n"), c.Message) {
 		return fmt.Sprintf("nothing that is said of %s contains %q", result, c.Message)

@@ -22,7 +22,7 @@ func readOne(t *testing.T, text string) (*Test, error) {
 		return nil, err
 	}
 	require.Len(t, tests, 1)
-	return &tests[0], nil
+	return tests[0], nil
 }
 
 func options() Options {

@@ -28,21 +28,8 @@ const (
 	Undecided Verdict = "undecided"
 )
 
-// Finding is a policy.Finding with names for JSON.
-type Finding struct {
-	// Policy is "Kind/name", and empty for rules that hold without a policy.
-	Policy string        `json:"policy,omitempty"`
-	Reason policy.Reason `json:"reason"`
-	// Actions are never empty.
-	Actions []v1alpha1.ValidationAction `json:"actions"`
-	Field   string                      `json:"field,omitempty"`
-	Value   string                      `json:"value,omitempty"`
-	Problem string                      `json:"problem"`
-	Remedy  string                      `json:"remedy,omitempty"`
-}
-
-// Message returns the text of the finding, without the policy and the field.
-func (f *Finding) Message() string {
+// messageOf returns the text of a finding, without the policy and the field.
+func messageOf(f *policy.Finding) string {
 	text := f.Problem
 	if f.Value != "" {
 		text = f.Value + ": " + text
@@ -53,25 +40,11 @@ func (f *Finding) Message() string {
 	return text
 }
 
-// String returns the finding in one line.
-func (f *Finding) String() string {
-	return strings.TrimPrefix(f.Policy+": ", ": ") + f.Field + ": " + f.Message()
-}
+// headOf returns the policy of a finding, if any, and the field.
+func headOf(f *policy.Finding) string { return strings.TrimPrefix(f.Policy+": ", ": ") + f.Field }
 
-// Denies reports whether the finding refuses the object.
-func (f *Finding) Denies() bool { return slices.Contains(f.Actions, v1alpha1.Deny) }
-
-// Warns reports whether the finding warns.
-func (f *Finding) Warns() bool { return slices.Contains(f.Actions, v1alpha1.Warn) }
-
-func findingsOf(found []policy.Finding) []Finding {
-	out := make([]Finding, 0, len(found))
-	for _, f := range found {
-		defaultActions(&f.Actions)
-		out = append(out, Finding{f.Policy, f.Reason, f.Actions, f.Field, f.Value, f.Problem, f.Remedy})
-	}
-	return out
-}
+// lineOf returns a finding in one line.
+func lineOf(f *policy.Finding) string { return headOf(f) + ": " + messageOf(f) }
 
 // Result is the judgement of one object.
 type Result struct {
@@ -80,8 +53,8 @@ type Result struct {
 	Namespace  string `json:"namespace,omitempty"`
 	Name       string `json:"name"`
 
-	Verdict  Verdict   `json:"verdict"`
-	Findings []Finding `json:"findings,omitempty"`
+	Verdict  Verdict          `json:"verdict"`
+	Findings []policy.Finding `json:"findings,omitempty"`
 	// Warnings are the warnings without a finding.
 	Warnings []string `json:"warnings,omitempty"`
 	// Message is the refusal of the API server, or the reason why there is no verdict.
@@ -106,7 +79,7 @@ func (r *Result) conclude(allowed bool) {
 	switch {
 	case !allowed:
 		r.Verdict = Denied
-	case len(r.Warnings) > 0 || slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Warns() }):
+	case len(r.Warnings) > 0 || slices.ContainsFunc(r.Findings, func(f policy.Finding) bool { return f.Has(v1alpha1.Warn) }):
 		r.Verdict = Warned
 	default:
 		r.Verdict = Allowed
@@ -156,12 +129,12 @@ type ReportedCase struct {
 // summarize sets the summary.
 func (r *Report) summarize() {
 	verdicts := map[Verdict]int{Allowed: r.Unlisted}
-	for i := range r.Results {
-		verdicts[r.Results[i].Verdict]++
+	for _, result := range r.Results {
+		verdicts[result.Verdict]++
 	}
 	r.Summary = Summary{verdicts[Allowed], verdicts[Warned], verdicts[Denied], verdicts[Undecided], 0}
-	for i := range r.Cases {
-		if r.Cases[i].Failure != "" {
+	for _, c := range r.Cases {
+		if c.Failure != "" {
 			r.Summary.Failed++
 		}
 	}
@@ -239,8 +212,7 @@ func (r *Report) writeText(w io.Writer, all, colour bool) error {
 		}
 		_, _ = out.WriteString(at + ": " + verdict + "\n") // Flush returns the error.
 	}
-	for i := range r.Results {
-		result := &r.Results[i]
+	for _, result := range r.Results {
 		if !all && result.Verdict == Allowed {
 			continue
 		}
@@ -251,8 +223,7 @@ func (r *Report) writeText(w io.Writer, all, colour bool) error {
 		head(at, string(result.Verdict))
 		result.explain(out)
 	}
-	for i := range r.Cases {
-		c := &r.Cases[i]
+	for _, c := range r.Cases {
 		at := c.String() + ": " + c.Test + ": " + c.Name
 		switch {
 		case c.Failure != "":
@@ -270,18 +241,17 @@ func (r *Report) writeText(w io.Writer, all, colour bool) error {
 // explain writes the findings and warnings.
 func (r *Result) explain(out *bufio.Writer) {
 	line := func(indent int, text string) { _, _ = out.WriteString(cli.Wrap(indent, text)) }
-	for i := range r.Findings {
-		f := &r.Findings[i]
-		head := strings.TrimPrefix(f.Policy+": ", ": ") + f.Field
+	for _, f := range r.Findings {
+		head := headOf(&f)
 		switch {
 		case f.Denies():
-		case f.Warns():
+		case f.Has(v1alpha1.Warn):
 			head = "warning: " + head
 		default:
 			head = "audit: " + head
 		}
 		line(2, head)
-		line(4, f.Message())
+		line(4, messageOf(&f))
 	}
 	for _, warning := range r.Warnings {
 		line(2, "warning: "+warning)

@@ -249,9 +249,8 @@ func (r *rbac) Authorize(_ context.Context, a authorizer.Attributes) (authorizer
 	if slices.Contains(a.GetUser().GetGroups(), user.SystemPrivilegedGroup) {
 		return authorizer.DecisionAllow, "", nil
 	}
-	for i := range r.bindings {
-		b := &r.bindings[i]
-		if b.Namespace != "" && b.Namespace != a.GetNamespace() || !includes(b, a.GetUser()) {
+	for _, b := range r.bindings {
+		if b.Namespace != "" && b.Namespace != a.GetNamespace() || !includes(&b, a.GetUser()) {
 			continue
 		}
 		key := types.NamespacedName{Name: b.RoleRef.Name}
