@@ -165,7 +165,9 @@ func New(inner resourcelock.Interface, clock, server clock.PassiveClock) *Lock {
 func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil {
-		l.observe(record)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.renewTime, l.holder = record.RenewTime.Time, record.HolderIdentity
 	}
 	return record, raw, err
 }
@@ -185,32 +187,9 @@ func (l *Lock) Before() time.Time {
 	return l.before
 }
 
-// observe records the renew time and holder of a record.
-func (l *Lock) observe(record *resourcelock.LeaderElectionRecord) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.renewTime, l.holder = record.RenewTime.Time, record.HolderIdentity
-}
-
-// heldByOther reports whether another replica held the lease at the last read or write.
-func (l *Lock) heldByOther() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.holder != l.Identity()
-}
-
-// lead records that this replica holds the lease.
-func (l *Lock) lead() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.candidate {
-		l.candidate, l.before = false, l.renewTime
-	}
-}
-
 // Create implements resourcelock.Interface.
 func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	return l.write(record, func(record resourcelock.LeaderElectionRecord) error { return l.Interface.Create(ctx, record) })
+	return l.write(ctx, record, l.Interface.Create)
 }
 
 // Update renews, acquires or releases the lease. It does not release a lease of another replica:
@@ -218,27 +197,36 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 // frozen past its lease would release that of its successor (U17). The write has the resource
 // version of the last read, so a lease that changed since then causes a conflict.
 func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
-	if record.HolderIdentity == "" && l.heldByOther() {
+	l.mu.Lock()
+	ours := l.holder == l.Identity()
+	l.mu.Unlock()
+	if record.HolderIdentity == "" && !ours {
 		l.renewed.Store(nil)
 		return nil
 	}
-	return l.write(record, func(record resourcelock.LeaderElectionRecord) error { return l.Interface.Update(ctx, record) })
+	return l.write(ctx, record, l.Interface.Update)
 }
 
 // write calls update and records the time before it, because the lease counts from there.
-func (l *Lock) write(record resourcelock.LeaderElectionRecord, update func(resourcelock.LeaderElectionRecord) error) error {
+func (l *Lock) write(
+	ctx context.Context, record resourcelock.LeaderElectionRecord, update func(context.Context, resourcelock.LeaderElectionRecord) error,
+) error {
 	before := l.clock.Now()
 	record.RenewTime = metav1.NewTime(l.server.Now())
-	if err := update(record); err != nil {
+	if err := update(ctx, record); err != nil {
 		return err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if record.HolderIdentity == l.Identity() {
-		l.lead()
 		l.renewed.Store(&before)
+		if l.candidate {
+			l.candidate, l.before = false, l.renewTime
+		}
 	} else {
 		l.renewed.Store(nil)
 	}
-	l.observe(&record)
+	l.renewTime, l.holder = record.RenewTime.Time, record.HolderIdentity
 	return nil
 }
 
