@@ -10,8 +10,11 @@ package settings
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/component-base/featuregate"
+
+	"github.com/tollgate-dev/tollgate/policy/policyset"
 )
 
 // The feature gates.
@@ -82,4 +85,14 @@ func NewFeatureGates(switched map[string]bool) (featuregate.FeatureGate, error) 
 		return nil, fmt.Errorf("featureGates: %w (known: %v)", err, gates.KnownFeatures())
 	}
 	return gates, nil
+}
+
+// Judges reports whether policies of a kind are in force: its feature gate is on.
+func Judges(gates featuregate.FeatureGate, kind policyset.Kind) bool {
+	return gates.Enabled(featuregate.Feature(kind.Gate))
+}
+
+// Kinds returns the kinds of policies that are in force.
+func Kinds(gates featuregate.FeatureGate) []policyset.Kind {
+	return slices.DeleteFunc(policyset.Kinds(), func(kind policyset.Kind) bool { return !Judges(gates, kind) })
 }

@@ -28,12 +28,12 @@ type policies struct {
 // addGuards adds the policies that guards stand for. A PlacementPolicy with a guard has to be
 // valid.
 func (p *policies) addGuards() error {
-	for i := range p.placements {
-		tolerations, taints := placement.Guard(&p.placements[i])
+	for _, placing := range p.placements {
+		tolerations, taints := placement.Guard(&placing)
 		if tolerations == nil {
 			continue
 		}
-		if errs := placement.ValidatePolicy(&p.placements[i]); len(errs) > 0 {
+		if errs := placement.ValidatePolicy(&placing); len(errs) > 0 {
 			return fmt.Errorf("read %s: %w", tolerations.Name, errs.ToAggregate())
 		}
 		p.tolerations = append(p.tolerations, *tolerations)
@@ -53,18 +53,17 @@ func readFile(file string, stdin io.Reader) (policies, error) {
 		return policies{}, err
 	}
 	var found policies
-	for i := range objects {
-		o := &objects[i]
+	for _, o := range objects {
 		if o.GetAPIVersion() != v1alpha1.GroupVersion.String() {
 			continue
 		}
 		switch o.GetKind() {
 		case "TolerationPolicy":
-			err = decode(o, &found.tolerations)
+			err = decode(&o, &found.tolerations)
 		case "TaintPolicy":
-			err = decode(o, &found.taints)
+			err = decode(&o, &found.taints)
 		case "PlacementPolicy":
-			err = decode(o, &found.placements)
+			err = decode(&o, &found.placements)
 		}
 		if err != nil {
 			return policies{}, err
