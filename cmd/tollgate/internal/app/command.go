@@ -86,7 +86,11 @@ in the configuration file, the URL at which the API server reaches the webhook.`
 			// A closed standard error must not end the process.
 			signal.Ignore(syscall.SIGPIPE)
 			sink := NewLogSink(os.Stderr, NewLost(ctrlmetrics.Registry))
-			defer closeLog(context.WithoutCancel(cmd.Context()), sink)
+			defer func() {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), logFlushTimeout)
+				defer cancel()
+				sink.Close(ctx)
+			}()
 			log, err := newLogger(flags, sink)
 			if err != nil {
 				return err
@@ -130,12 +134,6 @@ func (w *debugWriter) Write(line []byte) (int, error) {
 
 // logFlushTimeout limits how long the process waits at exit for its log.
 const logFlushTimeout = 2 * time.Second
-
-func closeLog(ctx context.Context, sink *Sink) {
-	ctx, cancel := context.WithTimeout(ctx, logFlushTimeout)
-	defer cancel()
-	sink.Close(ctx)
-}
 
 func newLogger(flags serveFlags, to io.Writer) (logr.Logger, error) {
 	level := zapcore.InfoLevel

@@ -39,7 +39,6 @@ import (
 	apidiscovery "github.com/tollgate-dev/tollgate/cmd/tollgate/internal/discovery"
 	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/leader"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
-	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
 	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
@@ -255,9 +254,6 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 		"metrics", config.Metrics.BindAddress, "health", config.Health.BindAddress)
 	return p.manager.Start(serveCtx)
 }
-
-// judges reports whether the feature gate of a kind of policies is on.
-func (p *program) judges(kind policyset.Kind) bool { return settings.Judges(p.features, kind) }
 
 // addPolicies adds the store of policies and the watches of the objects that they refer to.
 func (p *program) addPolicies(ctx context.Context) (*policies.Store, error) {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -219,13 +220,8 @@ func getFrom(client rest.Interface) auth.Get {
 // URL that it calls. It writes the port of a Service too (validateWebhookAudience in
 // pkg/registry/core/serviceaccount/storage/token.go).
 func tokenEndpoints(config *configv1alpha1.TollgateConfiguration) map[string]auth.Endpoint {
-	base := config.Webhook.Authentication.Tokens.Audience
-	if base == "" {
-		base = config.Webhook.URL
-	}
-	if base == "" {
-		base = fmt.Sprintf("https://%s.%s.svc:443", config.Certificates.ServiceName, config.Namespace)
-	}
+	base := cmp.Or(config.Webhook.Authentication.Tokens.Audience, config.Webhook.URL,
+		fmt.Sprintf("https://%s.%s.svc:443", config.Certificates.ServiceName, config.Namespace))
 	return map[string]auth.Endpoint{
 		webhook.EndpointMutate:   {Audience: base + webhook.PathMutate, Kind: auth.Mutating, Name: objectName},
 		webhook.EndpointValidate: {Audience: base + webhook.PathValidate, Kind: auth.Validating, Name: objectName},
