@@ -142,7 +142,10 @@ func (c *command) run(ctx context.Context, clients *cli.Clients) error {
 		return err
 	}
 	if c.DryRun == cli.DryRunNone && !c.yes {
-		agreed, err := cli.Confirm(ctx, c.in, c.notes, "Approve?")
+		if !cli.Terminal(c.in) {
+			return errors.New("nobody can be asked, since the input is no terminal: give --yes")
+		}
+		agreed, err := cli.Ask(ctx, c.in, c.notes, "Approve?")
 		if err != nil {
 			return err
 		}
@@ -150,8 +153,8 @@ func (c *command) run(ctx context.Context, clients *cli.Clients) error {
 			return errors.New("nothing was approved")
 		}
 	}
-	for i := range planned.list {
-		if err := c.create(ctx, clients, &planned.list[i]); err != nil {
+	for _, a := range planned.list {
+		if err := c.create(ctx, clients, &a); err != nil {
 			return err
 		}
 	}

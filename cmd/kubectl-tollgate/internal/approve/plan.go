@@ -36,25 +36,25 @@ var targetKinds = []struct {
 
 func kindNames() []string {
 	var names []string
-	for i := range targetKinds {
-		names = append(names, targetKinds[i].names[0])
+	for _, k := range targetKinds {
+		names = append(names, k.names[0])
 	}
 	return names
 }
 
 func targetOf(kind, name string) (target, error) {
-	for i := range targetKinds {
-		if slices.Contains(targetKinds[i].names, strings.ToLower(kind)) {
-			return target{targetKinds[i].kind, name}, nil
+	for _, k := range targetKinds {
+		if slices.Contains(k.names, strings.ToLower(kind)) {
+			return target{k.kind, name}, nil
 		}
 	}
 	return target{}, fmt.Errorf("cannot approve %q %s: want one of %s", kind, name, strings.Join(kindNames(), ", "))
 }
 
 func (t target) String() string {
-	for i := range targetKinds {
-		if targetKinds[i].kind == t.kind {
-			return targetKinds[i].names[0] + " " + t.name
+	for _, k := range targetKinds {
+		if k.kind == t.kind {
+			return k.names[0] + " " + t.name
 		}
 	}
 	return t.name
@@ -108,10 +108,9 @@ type approvals struct {
 // plan returns the approvals for the held pods of a list. The error describes missing data.
 func (c *command) plan(list []evictions.Eviction) (*approvals, error) {
 	a := &approvals{}
-	for i := range list {
-		e := &list[i]
+	for _, e := range list {
 		taint := &e.Because[0].Taint
-		if e.Hold.Reason != checks.BreakerTripped || !c.includes(e) {
+		if e.Hold.Reason != checks.BreakerTripped || !c.includes(&e) {
 			continue
 		}
 		// A request about a rule approves the rule, others the object in which the taint was written.
@@ -129,7 +128,7 @@ func (c *command) plan(list []evictions.Eviction) (*approvals, error) {
 			at = len(a.list)
 			a.list = append(a.list, approval{source: source, key: taint.Key})
 		}
-		a.list[at].held = append(a.list[at].held, *e)
+		a.list[at].held = append(a.list[at].held, e)
 	}
 	if len(a.list) == 0 {
 		return a, c.ahead(a)
@@ -190,11 +189,10 @@ func (a *approval) String() string {
 func (c *command) sentences(a *approvals, now time.Time) []string {
 	const most = 5 // names of pods in a sentence
 	var sentences []string
-	for i := range a.list {
-		one := &a.list[i]
+	for _, one := range a.list {
 		var names []string
-		for j := range one.held[:min(len(one.held), most)] {
-			names = append(names, one.held[j].String())
+		for _, e := range one.held[:min(len(one.held), most)] {
+			names = append(names, e.String())
 		}
 		if more := len(one.held) - len(names); more > 0 {
 			names = append(names, fmt.Sprintf("%d more", more))
@@ -203,7 +201,7 @@ func (c *command) sentences(a *approvals, now time.Time) []string {
 		if len(names) > 0 {
 			held += " (" + strings.Join(names, ", ") + ")"
 		}
-		sentences = append(sentences, fmt.Sprintf("Taint %s: %s; up to %s may go, until %s", one, held, cli.Counted(int(one.most), "pod"), now.Add(c.expiry).UTC().Format(time.RFC3339)))
+		sentences = append(sentences, fmt.Sprintf("Taint %s: %s; up to %s may go, until %s", &one, held, cli.Counted(int(one.most), "pod"), now.Add(c.expiry).UTC().Format(time.RFC3339)))
 	}
 	if a.published > 0 {
 		sentences = append(sentences, cli.Counted(a.published, "pod")+" held because of taints that drivers publish, for which there are no approvals")

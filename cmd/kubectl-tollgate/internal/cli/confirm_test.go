@@ -20,15 +20,11 @@ func TestOnlyYesIsYes(t *testing.T) {
 		require.Equal(t, want, got, answer)
 		require.Equal(t, "Go? [y/N] ", out.String())
 	}
-	var out bytes.Buffer
-	_, err := Confirm(t.Context(), strings.NewReader("y\n"), &out, "Go?")
-	require.ErrorIs(t, err, ErrNobodyToAsk)
+	require.False(t, Terminal(strings.NewReader("y\n")))
 	nobody, err := os.Open(os.DevNull)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, nobody.Close()) }()
-	_, err = Confirm(t.Context(), nobody, &out, "Go?")
-	require.ErrorIs(t, err, ErrNobodyToAsk)
-	require.Empty(t, out.String())
+	require.False(t, Terminal(nobody), "the null device is a character device too")
 }
 
 func TestAnInterruptEndsTheQuestion(t *testing.T) {

@@ -99,20 +99,8 @@ func Colours(out io.Writer) bool {
 	return Terminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// ErrNobodyToAsk means that a confirmation is required but the input is no terminal.
-var ErrNobodyToAsk = errors.New("nobody can be asked, since the input is no terminal: give --yes")
-
-// Confirm writes a question to out, and reports whether the answer from in is yes. Without a
-// terminal the error is ErrNobodyToAsk.
-func Confirm(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
-	if !Terminal(in) {
-		return false, ErrNobodyToAsk
-	}
-	return Ask(ctx, in, out, question)
-}
-
-// Ask is Confirm for an input that is known to answer. The end of the input means no. When ctx is
-// done it returns an error, and its goroutine goes on reading.
+// Ask writes a question to out, and reports whether the answer from in is yes. The end of the input
+// means no. When ctx is done it returns an error, and its goroutine goes on reading.
 func Ask(ctx context.Context, in io.Reader, out io.Writer, question string) (bool, error) {
 	if _, err := fmt.Fprintf(out, "%s [y/N] ", question); err != nil {
 		return false, fmt.Errorf("ask: %w", err)
