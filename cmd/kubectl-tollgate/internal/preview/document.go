@@ -111,18 +111,16 @@ const unknown = "<unknown>"
 // document returns the document of previews.
 func (t *Teller) document(all []Preview) *document {
 	d := &document{At: metav1.NewTime(t.cluster.Now), Going: Going(all), Previews: make([]previewDocument, 0, len(all)), Missing: t.cluster.Missing()}
-	for i := range all {
-		p := &all[i]
+	for _, p := range all {
 		one := previewDocument{
 			Object: p.Of, Summary: p.Sentence(), Mere: p.Mere, Refused: p.Refusals, Warned: p.Warnings,
 			Protected: byPolicy(p.Protected), Held: byPolicy(p.Paused),
 		}
-		for j := range p.Pods {
-			one.add(&p.Pods[j], p.BudgetsUnknown)
-			one.Pods = append(one.Pods, t.pod(&p.Pods[j]))
+		for _, pod := range p.Pods {
+			one.add(&pod, p.BudgetsUnknown)
+			one.Pods = append(one.Pods, t.pod(&pod))
 		}
-		for j := range p.Ends {
-			e := &p.Ends[j]
+		for _, e := range p.Ends {
 			one.Ends = append(one.Ends, ended{e.Namespace, e.Name, e.UID, metav1.NewTime(e.At), cli.TimeOrNone(e.Was)})
 		}
 		d.Previews = append(d.Previews, one)
@@ -164,18 +162,17 @@ func (t *Teller) pod(p *preview.Pod) pod {
 		described.LeavesAt = metav1.NewTime(t.cluster.Now)
 	}
 	if tracked, found := t.cluster.Tracker.Lookup(p.Key); found && p.Guarded {
-		budgets := t.cluster.Tracker.Budgets(p.Namespace)
-		for i := range budgets {
-			if budgets[i].Guards(&tracked.Pod) {
-				described.Budgets = append(described.Budgets, budgets[i].Name)
+		for _, budget := range t.cluster.Tracker.Budgets(p.Namespace) {
+			if budget.Guards(&tracked.Pod) {
+				described.Budgets = append(described.Budgets, budget.Name)
 			}
 		}
 	}
 	if !p.Ownerless {
 		described.Controller = cmp.Or(t.controllers[p.UID], unknown)
 	}
-	for i := range p.Because {
-		described.Because = append(described.Because, reasonOf(&p.Because[i]))
+	for _, r := range p.Because {
+		described.Because = append(described.Because, reasonOf(&r))
 	}
 	return described
 }
@@ -211,14 +208,11 @@ func (t *Teller) Write(out io.Writer, format string, all []Preview) error {
 		return cli.Print(out, format, d)
 	}
 	var text bytes.Buffer
-	for i := range d.Previews {
-		p := &d.Previews[i]
+	for i, p := range d.Previews {
 		if i > 0 && (len(p.Pods) > 0 || len(d.Previews[i-1].Pods) > 0) {
 			text.WriteByte('\n')
 		}
-		if err := p.write(&text, format == "wide"); err != nil {
-			return fmt.Errorf("write preview: %w", err)
-		}
+		p.write(&text, format == "wide")
 	}
 	if _, err := text.WriteTo(out); err != nil {
 		return fmt.Errorf("write preview: %w", err)
@@ -226,12 +220,11 @@ func (t *Teller) Write(out io.Writer, format string, all []Preview) error {
 	return nil
 }
 
-func (d *previewDocument) write(out *bytes.Buffer, wide bool) error {
+// write writes the sentence and the tables. A buffer returns no error.
+func (d *previewDocument) write(out *bytes.Buffer, wide bool) {
 	fmt.Fprintln(out, wrapped(d.Summary))
 	if len(d.Pods) > 0 {
-		if err := d.table(out, wide); err != nil {
-			return err
-		}
+		d.table(out, wide)
 	}
 	for _, refusal := range d.Refused {
 		fmt.Fprintln(out, wrapped("would be refused: "+refusal))
@@ -240,7 +233,7 @@ func (d *previewDocument) write(out *bytes.Buffer, wide bool) error {
 		fmt.Fprintln(out, wrapped("would be warned of: "+warning))
 	}
 	if !wide || len(d.Ends) == 0 {
-		return nil
+		return
 	}
 	var rows [][]string
 	for _, end := range d.Ends {
@@ -250,10 +243,10 @@ func (d *previewDocument) write(out *bytes.Buffer, wide bool) error {
 		}
 		rows = append(rows, []string{end.Namespace, end.Name, stamp(&end.WasToLeaveAt), then})
 	}
-	return cli.Write(out, true, []string{"NAMESPACE", "POD", "HAD TO LEAVE", "NOW"}, rows)
+	_ = cli.Write(out, true, []string{"NAMESPACE", "POD", "HAD TO LEAVE", "NOW"}, rows)
 }
 
-func (d *previewDocument) table(out io.Writer, wide bool) error {
+func (d *previewDocument) table(out *bytes.Buffer, wide bool) {
 	var rows [][]string
 	if !wide {
 		for _, s := range d.Namespaces {
@@ -265,10 +258,10 @@ func (d *previewDocument) table(out io.Writer, wide bool) error {
 				s.Namespace, strconv.Itoa(s.Pods), strconv.Itoa(s.Now), strconv.Itoa(s.Later), in(s.Latest), guarded, strconv.Itoa(s.Ownerless),
 			})
 		}
-		return cli.Write(out, false, []string{"NAMESPACE", "PODS", "NOW", "LATER", "LATEST", "GUARDED", "NO CONTROLLER"}, rows)
+		_ = cli.Write(out, false, []string{"NAMESPACE", "PODS", "NOW", "LATER", "LATEST", "GUARDED", "NO CONTROLLER"}, rows)
+		return
 	}
-	for i := range d.Pods {
-		p := &d.Pods[i]
+	for _, p := range d.Pods {
 		when := in(p.WaitSeconds)
 		if p.WasToLeaveAt != nil {
 			when += " (had to at " + stamp(p.WasToLeaveAt) + ")"
@@ -295,7 +288,7 @@ func (d *previewDocument) table(out io.Writer, wide bool) error {
 		}
 		rows = append(rows, []string{p.Namespace, p.Name, when, stamp(&p.LeavesAt), cli.Joined(why), budgets, cmp.Or(p.Controller, cli.None)})
 	}
-	return cli.Write(out, true, []string{"NAMESPACE", "POD", "WHEN", "AT", "WHY", "BUDGET", "CONTROLLER"}, rows)
+	_ = cli.Write(out, true, []string{"NAMESPACE", "POD", "WHEN", "AT", "WHY", "BUDGET", "CONTROLLER"}, rows)
 }
 
 // in describes how long a pod may stay.

@@ -45,11 +45,6 @@ func (t Taint) onDevice() resourcev1.DeviceTaint {
 // Changes are taints to add and to remove.
 type Changes struct{ Add, Remove []Taint }
 
-// Removes reports whether a taint with that key and effect is removed.
-func (c *Changes) Removes(key, effect string) bool {
-	return slices.ContainsFunc(c.Remove, func(t Taint) bool { return t.matches(key, effect) })
-}
-
 // The valid effects of nodes and devices.
 var (
 	OfNodes   = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
@@ -82,7 +77,7 @@ func Parse(arguments, effects []string) (Changes, error) {
 		changes.Add = append(changes.Add, taint)
 	}
 	for _, taint := range changes.Add {
-		if changes.Removes(taint.Key, taint.Effect) {
+		if slices.ContainsFunc(changes.Remove, func(t Taint) bool { return t.matches(taint.Key, taint.Effect) }) {
 			return Changes{}, fmt.Errorf("taint %q: it is to come and to go, want one of both", taint)
 		}
 	}

@@ -62,8 +62,8 @@ func (p *Preview) Sentence() string {
 		text = "evicts no pods: " + p.But + ", it " + cmp.Or(p.If(), "would evict no pods")
 	}
 	later := 0
-	for i := range p.Ends {
-		if !p.Ends[i].Was.IsZero() {
+	for _, end := range p.Ends {
+		if !end.Was.IsZero() {
 			later++
 		}
 	}
@@ -83,12 +83,12 @@ func (p *Preview) Sentence() string {
 // Going returns the number of distinct pods that leave because of any of the writes.
 func Going(all []Preview) int {
 	going := map[types.UID]struct{}{}
-	for i := range all {
-		if all[i].Mere {
+	for _, p := range all {
+		if p.Mere {
 			continue
 		}
-		for j := range all[i].Pods {
-			going[all[i].Pods[j].UID] = struct{}{}
+		for _, pod := range p.Pods {
+			going[pod.UID] = struct{}{}
 		}
 	}
 	return len(going)
@@ -143,8 +143,8 @@ func (t *Teller) writeMissing(notes io.Writer) error {
 func (t *Teller) tell(of string, changes []tracker.Change) Preview {
 	now := t.cluster.Now
 	back := slices.Clone(changes)
-	for i := range back {
-		back[i].Before, back[i].After = back[i].After, back[i].Before
+	for i, change := range back {
+		back[i].Before, back[i].After = change.After, change.Before
 	}
 	// The reverse forecast has the pods that do not have to leave after the write.
 	return Preview{Of: of, Forecast: t.view.Forecast(now, changes), Ends: t.view.Forecast(now, back).Pods}
