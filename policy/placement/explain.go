@@ -16,12 +16,13 @@ const fieldTolerations = "spec.tolerations"
 // from.
 type Gift struct {
 	// Policies are the names of the policies that give it.
-	Policies []string
+	Policies []string `json:"policies"`
 	// Field is where it belongs, and Value what it is, as in findings.
-	Field, Value string
+	Field string `json:"field"`
+	Value string `json:"value"`
 	// Has is true if the object has the value, or another one that covers it. The value can
 	// come from a policy or from the author of the object.
-	Has bool
+	Has bool `json:"has"`
 }
 
 // Gifts returns the values that the policies add to a pod like this one, and whether the pod

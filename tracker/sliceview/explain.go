@@ -30,9 +30,9 @@ type Explanation struct {
 
 // Failure is why a patch does not change a device.
 type Failure struct {
-	Patch string
+	Patch string `json:"patch"`
 	// Message is for the user of the patch.
-	Message string
+	Message string `json:"message"`
 }
 
 // Taint is a taint, and who put it on a device.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -119,9 +120,5 @@ func AskFor(verb string, resource schema.GroupResource) string {
 }
 
 func permission(verb string, resource schema.GroupResource) string {
-	group := resource.Group
-	if group == "" {
-		group = `""`
-	}
-	return fmt.Sprintf(" with the verb %s on %s of API group %s", verb, resource.Resource, group)
+	return fmt.Sprintf(" with the verb %s on %s of API group %s", verb, resource.Resource, cmp.Or(resource.Group, `""`))
 }

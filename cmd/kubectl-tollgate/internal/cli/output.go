@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,18 +19,18 @@ import (
 // Output is the flag -o of a command.
 type Output struct {
 	Format string
-	// formats are the valid values. The first is the default.
-	formats []string
+	// Formats are the valid values. The first is the default.
+	Formats []string
 }
 
 // AddFlag adds the flag. An empty format prints what a command did.
 func (o *Output) AddFlag(cmd *cobra.Command, usage string, formats ...string) {
-	o.formats = formats
+	o.Formats = formats
 	cmd.Flags().StringVarP(&o.Format, "output", "o", formats[0], usage+": "+strings.Join(formats, ", "))
 }
 
 // Validate returns an error for a format that the command does not have.
-func (o *Output) Validate() error { return oneOf("output", o.Format, o.formats) }
+func (o *Output) Validate() error { return oneOf("output", o.Format, o.Formats) }
 
 func oneOf(flag, value string, values []string) error {
 	if slices.Contains(values, value) {
@@ -111,9 +112,9 @@ const (
 
 // AddFlags adds the flags.
 func (f *WriteFlags) AddFlags(cmd *cobra.Command, output, dryRun string) {
-	f.formats = []string{"", "name", "yaml", "json"}
+	f.Formats = []string{"", "name", "yaml", "json"}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.Format, "output", "o", "", output+": "+strings.Join(f.formats[1:], ", "))
+	flags.StringVarP(&f.Format, "output", "o", "", output+": "+strings.Join(f.Formats[1:], ", "))
 	flags.StringVar(&f.DryRun, "dry-run", DryRunNone, dryRun)
 	flags.Lookup("dry-run").NoOptDefVal = DryRunClient // as kubectl had it
 }
@@ -136,25 +137,16 @@ func (f *WriteFlags) RequestDryRun() []string {
 
 // Line returns the line about an object that a command created, configured or deleted.
 func (f *WriteFlags) Line(object *unstructured.Unstructured, done string) string {
-	switch {
-	case f.Format == "name":
-		done = ""
-	case f.DryRun == DryRunClient:
-		done = " " + done + " (dry run)"
-	case f.DryRun == DryRunServer:
-		done = " " + done + " (server dry run)"
-	default:
-		done = " " + done
+	if f.Format == "name" {
+		return NameOf(object) + "\n"
 	}
-	return NameOf(object) + done + "\n"
+	dry := map[string]string{DryRunClient: " (dry run)", DryRunServer: " (server dry run)"}
+	return NameOf(object) + " " + done + dry[f.DryRun] + "\n"
 }
 
 // NameOf returns the name of an object as kubectl prints it.
 func NameOf(object *unstructured.Unstructured) string {
-	name := object.GetName()
-	if name == "" {
-		name = object.GetGenerateName() + "*"
-	}
+	name := cmp.Or(object.GetName(), object.GetGenerateName()+"*")
 	return strings.ToLower(object.GetKind()) + "." + object.GroupVersionKind().Group + "/" + name
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,10 +33,8 @@ func (c *Clients) Version(ctx context.Context, resource schema.GroupResource, ve
 		if err != nil {
 			return "", fmt.Errorf("ask what is served of %s: %w", group, err)
 		}
-		for i := range list.APIResources {
-			if list.APIResources[i].Name == resource.Resource {
-				return version, nil
-			}
+		if slices.ContainsFunc(list.APIResources, func(served metav1.APIResource) bool { return served.Name == resource.Resource }) {
+			return version, nil
 		}
 	}
 	return "", fmt.Errorf("list %s in version %s: %w", resource, versions[0], ErrNotServed)
@@ -82,20 +81,21 @@ func (c *Clients) EachServed(
 
 // AppendAll appends all objects of one of Tollgate's resources.
 func AppendAll[T any](ctx context.Context, c *Clients, resource schema.GroupResource, objects *[]T) error {
-	_, err := c.EachServed(ctx, resource, As(func(object *T) error {
-		*objects = append(*objects, *object)
-		return nil
-	}), v1alpha1.GroupVersion.Version)
+	_, err := c.EachServed(ctx, resource, func(object *unstructured.Unstructured) error {
+		typed, err := As[T](object)
+		if err == nil {
+			*objects = append(*objects, *typed)
+		}
+		return err
+	}, v1alpha1.GroupVersion.Version)
 	return err
 }
 
-// As returns a function that converts objects to T and calls take.
-func As[T any](take func(*T) error) func(*unstructured.Unstructured) error {
-	return func(object *unstructured.Unstructured) error {
-		typed := new(T)
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
-			return fmt.Errorf("read %s %s: %w", object.GetKind(), object.GetName(), err)
-		}
-		return take(typed)
+// As converts an object to T.
+func As[T any](object *unstructured.Unstructured) (*T, error) {
+	typed := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
+	return typed, nil
 }

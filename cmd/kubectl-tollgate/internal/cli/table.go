@@ -79,7 +79,7 @@ func (l *Lines) Write(rows [][]string) error {
 	for _, cells := range all {
 		var line strings.Builder
 		for i, cell := range cells {
-			cell = end(cell, l.widths[i])
+			cell = End(cell, l.widths[i])
 			line.WriteString(cell + strings.Repeat(" ", l.widths[i]-utf8.RuneCountInString(cell)) + gap)
 		}
 		_, _ = out.WriteString(strings.TrimRight(line.String(), " ") + "\n") // Flush returns the error.
@@ -87,8 +87,8 @@ func (l *Lines) Write(rows [][]string) error {
 	return out.Flush()
 }
 
-// end returns the last characters of a cell.
-func end(cell string, width int) string {
+// End returns the last characters of a cell, after dots if it is longer than width.
+func End(cell string, width int) string {
 	excess := utf8.RuneCountInString(cell) - width
 	if excess <= 0 {
 		return cell

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
 // description is the part of a document that is not in the slice.
@@ -24,7 +25,7 @@ type description struct {
 	ResourceSlice string `json:"resourceSlice"`
 	// Patches are the patches that select the device, in order of precedence.
 	Patches    []string                            `json:"patches,omitempty"`
-	Failed     []failure                           `json:"failed,omitempty"`
+	Failed     []sliceview.Failure                 `json:"failed,omitempty"`
 	Limited    string                              `json:"limited,omitempty"`
 	Attributes []value[resourcev1.DeviceAttribute] `json:"attributes,omitempty"`
 	Capacity   []value[resourcev1.DeviceCapacity]  `json:"capacity,omitempty"`
@@ -36,11 +37,6 @@ type description struct {
 type origin struct {
 	Kind string `json:"kind"`
 	Name string `json:"name,omitempty"`
-}
-
-type failure struct {
-	Patch   string `json:"patch"`
-	Message string `json:"message"`
 }
 
 type value[V any] struct {
@@ -155,17 +151,14 @@ func (v *Inventory) parts(ctx context.Context) []part {
 func described(d *Device) *description {
 	out := &description{
 		Driver: d.Device.Driver, Pool: d.Device.Pool, Name: d.Device.Name, ResourceSlice: d.Slice.Name,
-		Patches: d.Patches, Limited: d.Limited, Attributes: valuesOf(d.Attributes), Capacity: valuesOf(d.Capacity), Claims: d.Claims,
+		Patches: d.Patches, Failed: d.Failed, Limited: d.Limited, Attributes: valuesOf(d.Attributes), Capacity: valuesOf(d.Capacity), Claims: d.Claims,
 	}
-	for _, f := range d.Failed {
-		out.Failed = append(out.Failed, failure(f))
-	}
-	for i := range d.Taints {
-		t := taintWithSource{DeviceTaint: d.Taints[i].DeviceTaint, Source: originOf(d.Taints[i].Patch)}
-		if d.Taints[i].Rule != "" {
-			t.Source = origin{Kind: "DeviceTaintRule", Name: d.Taints[i].Rule}
+	for _, t := range d.Taints {
+		source := originOf(t.Patch)
+		if t.Rule != "" {
+			source = origin{Kind: "DeviceTaintRule", Name: t.Rule}
 		}
-		out.Taints = append(out.Taints, t)
+		out.Taints = append(out.Taints, taintWithSource{t.DeviceTaint, source})
 	}
 	return out
 }
@@ -179,8 +172,7 @@ func originOf(patch string) origin {
 
 func valuesOf[V any](list []slicepatch.Value[V]) []value[V] {
 	var values []value[V]
-	for i := range list {
-		in := &list[i]
+	for _, in := range list {
 		out := value[V]{Name: string(in.Name), Source: originOf(in.Patch), Value: in.Now, Removed: in.Now == nil}
 		if in.Patch != "" {
 			out.Published = in.Published

@@ -154,8 +154,8 @@ func (d *Device) AttributeTexts() []string {
 			return fmt.Sprint(a.BoolValues)
 		default:
 			list := slices.Concat(a.StringValues, a.VersionValues)
-			for i := range list {
-				list[i] = quoted(list[i])
+			for i, text := range list {
+				list[i] = quoted(text)
 			}
 			return fmt.Sprint(list)
 		}
@@ -170,8 +170,7 @@ func (d *Device) CapacityTexts() []string {
 // valueTexts returns the set and the removed values of a device, with their patches.
 func valueTexts[V any](values []slicepatch.Value[V], text func(*V) string) []string {
 	var all []string
-	for i := range values {
-		v := &values[i]
+	for _, v := range values {
 		word := string(v.Name) + " removed"
 		if v.Now != nil {
 			word = string(v.Name) + "=" + text(v.Now)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,16 +16,10 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// The values of -o, without and with -w.
-var (
-	outputs        = []string{"table", "wide", "yaml", "json", "name"}
-	watchedOutputs = []string{"table", "json"}
-)
-
 // options are the parsed flags and arguments.
 type options struct {
 	filter        Filter
-	output        string
+	output        cli.Output
 	allNamespaces bool
 	watch         bool
 	untilDone     bool
@@ -102,9 +95,9 @@ devicetaintrules, and with get on the Lease tollgate in the namespace of Tollgat
 
 // newOptions adds the flags to a command, and returns their values.
 func newOptions(cmd *cobra.Command) *options {
-	opts := &options{output: outputs[0]}
+	opts := &options{}
 	flags := cmd.Flags()
-	flags.StringVarP(&opts.output, "output", "o", opts.output, "`format`: "+strings.Join(outputs, ", "))
+	opts.output.AddFlag(cmd, "`format`", "table", "wide", "yaml", "json", "name")
 	flags.BoolVarP(&opts.allNamespaces, "all-namespaces", "A", false, "pods of all namespaces; the default with --node, --rule and --patch unless you set -n")
 	flags.StringVar(&opts.filter.Node, "node", "", "only pods on the node of this `name`")
 	flags.StringVar(&opts.filter.Rule, "rule", "", "only pods that leave because of the DeviceTaintRule of this `name`")
@@ -118,14 +111,12 @@ func newOptions(cmd *cobra.Command) *options {
 
 // complete sets the options from the command line, or returns an error if they are invalid.
 func (o *options) complete(connection *cli.Connection) error {
-	o.watch = o.watch || o.untilDone
-	wanted := outputs
-	if o.watch {
-		wanted = watchedOutputs
+	if o.watch = o.watch || o.untilDone; o.watch {
+		o.output.Formats = []string{"table", "json"}
 	}
-	switch {
-	case !slices.Contains(wanted, o.output):
-		return fmt.Errorf("--output is %q, want one of %s", o.output, strings.Join(wanted, ", "))
+	switch err := o.output.Validate(); {
+	case err != nil:
+		return err
 	case o.timeout < 0:
 		return fmt.Errorf("--timeout is %s, want 0s or more", o.timeout)
 	case o.timeout > 0 && !o.untilDone:
@@ -162,8 +153,8 @@ func show(ctx context.Context, clients *cli.Clients, now time.Time, opts *option
 	if err := opts.check(found); err != nil {
 		return err
 	}
-	list, notes := shown.List(now, &opts.filter), found.Missing()
-	if opts.output != "table" && opts.output != "name" {
+	list, notes, output := shown.List(now, &opts.filter), found.Missing(), opts.output.Format
+	if output != "table" && output != "name" {
 		note, err := AddWriters(ctx, clients, found, list)
 		if err != nil {
 			return err
@@ -172,18 +163,18 @@ func show(ctx context.Context, clients *cli.Clients, now time.Time, opts *option
 			notes = append(notes, note)
 		}
 	}
-	switch opts.output {
+	switch output {
 	case "yaml", "json":
-		err = WriteDocument(to.out, opts.output, list, now)
+		err = WriteDocument(to.out, output, list, now)
 	case "name":
 		err = WriteNames(to.out, list)
 	default:
-		err = WriteTable(to.out, list, now, opts.output == "wide", to.colour)
+		err = WriteTable(to.out, list, now, output == "wide", to.colour)
 	}
 	if err != nil {
 		return err
 	}
-	if opts.output == "table" || opts.output == "wide" {
+	if output == "table" || output == "wide" {
 		if len(list) == 0 {
 			notes = append(notes, "no pod has to leave"+where(&opts.filter))
 		}

@@ -51,7 +51,7 @@ func unwrapped(notes string) string { return strings.ReplaceAll(notes, "\n  ", "
 func TestShowsWhoHasToLeave(t *testing.T) {
 	t.Parallel()
 	clients := clientsOf(t, allKinds, commandWorld(t)...)
-	out, notes, err := shows(t, clients, options{output: "table"})
+	out, notes, err := shows(t, clients, options{output: cli.Output{Format: "table"}})
 	require.NoError(t, err)
 	require.Equal(t, `NAMESPACE  POD        WHEN     STATE      REASON
 web        due        60s ago  Due        broken of node/node-7
@@ -61,13 +61,13 @@ db         protected  stays    Protected  broken of node/node-7; policy keep pro
 `, out)
 	require.Contains(t, notes, "1 pod held by EvictionPolicy/stop: EvictionPolicy stop is paused. Set spec.paused to false to let them go (according to: spec of EvictionPolicy/stop)\n")
 
-	out, _, err = shows(t, clients, options{output: "name", filter: Filter{Namespace: "db"}})
+	out, _, err = shows(t, clients, options{output: cli.Output{Format: "name"}, filter: Filter{Namespace: "db"}})
 	require.NoError(t, err)
 	require.Equal(t, "db/protected\n", out)
 	for output, want := range map[string]string{
 		"wide": "ACCORDING-TO\n", "yaml": "\nkind: EvictionList\n", "json": `"kind": "EvictionList"`,
 	} {
-		out, _, err = shows(t, clients, options{output: output})
+		out, _, err = shows(t, clients, options{output: cli.Output{Format: output}})
 		require.NoError(t, err)
 		require.Contains(t, out, want)
 	}
@@ -91,7 +91,7 @@ func TestSaysThatNobodyHasTo(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			out, notes, err := shows(t, clientsOf(t, c.serves, c.objects...), options{output: "table", filter: c.filter})
+			out, notes, err := shows(t, clientsOf(t, c.serves, c.objects...), options{output: cli.Output{Format: "table"}, filter: c.filter})
 			require.NoError(t, err)
 			require.Empty(t, out)
 			require.Equal(t, c.want, notes)
@@ -108,11 +108,11 @@ func TestWhatDoesNotExistIsAnError(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
-			_, _, err := shows(t, clientsOf(t, allKinds, commandWorld(t)...), options{output: "table", filter: filter})
+			_, _, err := shows(t, clientsOf(t, allKinds, commandWorld(t)...), options{output: cli.Output{Format: "table"}, filter: filter})
 			require.EqualError(t, err, want)
 			require.Equal(t, cli.ExitError, cli.ExitCode(err))
 			synctest.Test(t, func(t *testing.T) {
-				f := follows(t, clientsOf(t, allKinds, commandWorld(t)...), options{output: "table", untilDone: true, filter: filter}, false)
+				f := follows(t, clientsOf(t, allKinds, commandWorld(t)...), options{output: cli.Output{Format: "table"}, untilDone: true, filter: filter}, false)
 				require.EqualError(t, <-f.ended, want)
 			})
 		})
@@ -131,7 +131,7 @@ func TestItIsNotDoneWhereReasonsAreNotKnown(t *testing.T) {
 				} else {
 					clients.Kubernetes.(*fake.Clientset).PrependWatchReactor(resource, refusingWatch(forbidden(resource)))
 				}
-				f := follows(t, clients, options{output: "table", untilDone: true}, false)
+				f := follows(t, clients, options{output: cli.Output{Format: "table"}, untilDone: true}, false)
 				err := <-f.ended
 				require.ErrorContains(t, err, "the verb "+verb+" on "+resource)
 				require.Equal(t, cli.ExitError, cli.ExitCode(err))
@@ -148,7 +148,7 @@ func TestOneNamespaceIsEnough(t *testing.T) {
 			return action.GetNamespace() == "", nil, forbidden(resource)
 		})
 	}
-	opts := options{output: "table", filter: Filter{Namespace: "web"}, wants: state.Wants{Namespace: "web"}}
+	opts := options{output: cli.Output{Format: "table"}, filter: Filter{Namespace: "web"}, wants: state.Wants{Namespace: "web"}}
 	out, notes, err := shows(t, clients, opts)
 	require.NoError(t, err)
 	require.Empty(t, out)
@@ -171,7 +171,7 @@ func TestOneNamespaceIsEnoughToFollow(t *testing.T) {
 				return action.GetNamespace() == "", nil, forbidden(resource)
 			})
 		}
-		f := follows(t, clients, options{output: "table", filter: Filter{Namespace: "web"}, wants: state.Wants{Namespace: "web"}}, false)
+		f := follows(t, clients, options{output: cli.Output{Format: "table"}, filter: Filter{Namespace: "web"}, wants: state.Wants{Namespace: "web"}}, false)
 		f.pass(time.Minute)
 		require.Contains(t, unwrapped(f.notes.String()), "you may not list nodes: which taints nodes have")
 		require.Contains(t, unwrapped(f.notes.String()), "you may list events in namespace web alone")
@@ -191,7 +191,7 @@ func TestOneNamespaceIsEnoughToFollow(t *testing.T) {
 
 func TestWithoutTollgateKubernetesEvicts(t *testing.T) {
 	t.Parallel()
-	out, notes, err := shows(t, clientsOf(t, kubernetesKinds, commandWorld(t)[1:8]...), options{output: "table"})
+	out, notes, err := shows(t, clientsOf(t, kubernetesKinds, commandWorld(t)[1:8]...), options{output: cli.Output{Format: "table"}})
 	require.NoError(t, err)
 	require.Contains(t, out, "db         protected  60s ago  Due      broken of node/node-7; by Kubernetes\n")
 	require.Contains(t, notes, "Tollgate does not run here")
@@ -201,7 +201,7 @@ func TestWhatTheLeaseSaysIsSwitchedOffIsByKubernetes(t *testing.T) {
 	t.Parallel()
 	said := settings.DefaultEviction()
 	said.Nodes = false
-	out, _, err := shows(t, clientsOf(t, allKinds, append(commandWorld(t)[1:], leaseOf(t, said))...), options{output: "table"})
+	out, _, err := shows(t, clientsOf(t, allKinds, append(commandWorld(t)[1:], leaseOf(t, said))...), options{output: cli.Output{Format: "table"}})
 	require.NoError(t, err)
 	require.Contains(t, out, "web        paused     60s ago  Due      broken of node/node-7; by Kubernetes\n")
 }
@@ -215,20 +215,20 @@ func TestWithoutRightsItSaysWhichAreNeeded(t *testing.T) {
 	for _, resource := range []string{"pods", "nodes"} {
 		clients := clientsOf(t, allKinds, commandWorld(t)...)
 		forbid(t, clients, resource, forbidden(resource))
-		_, _, err := shows(t, clients, options{output: "table"})
+		_, _, err := shows(t, clients, options{output: cli.Output{Format: "table"}})
 		require.ErrorContains(t, err, "eve")
 		require.ErrorContains(t, err, "ask for a ClusterRole with the verb list on "+resource)
 		require.Equal(t, cli.ExitError, cli.ExitCode(err))
 	}
 	clients := clientsOf(t, allKinds, commandWorld(t)...)
 	forbid(t, clients, "events", forbidden("events"))
-	out, notes, err := shows(t, clients, options{output: "table"})
+	out, notes, err := shows(t, clients, options{output: cli.Output{Format: "table"}})
 	require.NoError(t, err)
 	require.Contains(t, out, "due")
 	require.Contains(t, notes, "you may not list events: what only they say of pods that are held is not known (ask for a ClusterRole with the verb list on events")
 	clients = clientsOf(t, allKinds, commandWorld(t)...)
 	forbid(t, clients, "events", errors.New("connection refused"))
-	_, _, err = shows(t, clients, options{output: "table"})
+	_, _, err = shows(t, clients, options{output: cli.Output{Format: "table"}})
 	require.ErrorContains(t, err, "list events: connection refused")
 }
 
@@ -303,7 +303,7 @@ func (f *followed) deletePod(t *testing.T, name string) {
 func TestFollowsWithALineForEachChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := follows(t, clientsOf(t, allKinds, commandWorld(t)...), options{output: "table"}, false)
+		f := follows(t, clientsOf(t, allKinds, commandWorld(t)...), options{output: cli.Output{Format: "table"}}, false)
 		require.Equal(t, `TIME      NAMESPACE  POD        WHEN     STATE      REASON
 00:00:00  web        due        60s ago  Due        broken of node/node-7
 00:00:00  web        waiting    in 2m1s  Waiting    broken of node/node-7
@@ -334,7 +334,7 @@ func TestFollowsWithALineForEachChange(t *testing.T) {
 func TestFollowsHowTollgateEvicts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := follows(t, clientsOf(t, allKinds, commandWorld(t)...), options{output: "table"}, false)
+		f := follows(t, clientsOf(t, allKinds, commandWorld(t)...), options{output: cli.Output{Format: "table"}}, false)
 		require.NotContains(t, f.out.take(), "by Kubernetes")
 		require.NoError(t, f.clients.Kubernetes.CoordinationV1().Leases("tollgate-system").Delete(t.Context(), "tollgate", metav1.DeleteOptions{}))
 		f.pass(20 * time.Second)
@@ -348,7 +348,7 @@ func TestFollowsHowTollgateEvicts(t *testing.T) {
 func TestFollowsInJSON(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := follows(t, clientsOf(t, allKinds, commandWorld(t)...), options{output: "json"}, false)
+		f := follows(t, clientsOf(t, allKinds, commandWorld(t)...), options{output: cli.Output{Format: "json"}}, false)
 		require.Equal(t, 4, strings.Count(f.out.take(), "\n"))
 		f.deletePod(t, "due")
 		require.Contains(t, f.out.take(), `"pod":"due","uid":"due","node":"node-7","state":"Gone"`)
@@ -360,7 +360,7 @@ func TestFollowsInJSON(t *testing.T) {
 func TestDrawsOnATerminal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := follows(t, clientsOf(t, allKinds, commandWorld(t)...), options{output: "table"}, true)
+		f := follows(t, clientsOf(t, allKinds, commandWorld(t)...), options{output: cli.Output{Format: "table"}}, true)
 		first := f.out.take()
 		require.Equal(t, 1, strings.Count(first, enter))
 		require.Contains(t, first, "in 2m1s")
@@ -381,7 +381,7 @@ func TestDrawsOnATerminal(t *testing.T) {
 func TestEndsWhenItIsDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := follows(t, clientsOf(t, allKinds, commandWorld(t)...), options{output: "table", untilDone: true, timeout: time.Hour}, false)
+		f := follows(t, clientsOf(t, allKinds, commandWorld(t)...), options{output: cli.Output{Format: "table"}, untilDone: true, timeout: time.Hour}, false)
 		for _, name := range []string{"due", "waiting"} {
 			f.deletePod(t, name)
 		}
@@ -395,7 +395,7 @@ func TestEndsWhenItIsDone(t *testing.T) {
 func TestGivesUpWhenItIsToldTo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := follows(t, clientsOf(t, allKinds, commandWorld(t)...), options{output: "table", untilDone: true, timeout: 5 * time.Minute}, false)
+		f := follows(t, clientsOf(t, allKinds, commandWorld(t)...), options{output: cli.Output{Format: "table"}, untilDone: true, timeout: 5 * time.Minute}, false)
 		f.pass(5 * time.Minute)
 		err := <-f.ended
 		require.EqualError(t, err, "after 5m0s there are pods that have to leave: 2 Due, 1 Paused")
@@ -414,7 +414,7 @@ func TestAClusterThatMayNotBeFollowedIsAnError(t *testing.T) {
 			} else {
 				typed.PrependWatchReactor("pods", refusingWatch(forbidden("pods")))
 			}
-			f := follows(t, clients, options{output: "table"}, true)
+			f := follows(t, clients, options{output: cli.Output{Format: "table"}}, true)
 			f.pass(time.Minute)
 			err := <-f.ended
 			require.ErrorContains(t, err, "ask for a ClusterRole with the verb "+verb+" on pods")
@@ -429,7 +429,7 @@ func TestWhatMayNotBeFollowedIsSaid(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			clients := clientsOf(t, allKinds, commandWorld(t)...)
 			forbid(t, clients, resource, forbidden(resource))
-			f := follows(t, clients, options{output: "table"}, false)
+			f := follows(t, clients, options{output: cli.Output{Format: "table"}}, false)
 			f.pass(time.Minute)
 			require.Contains(t, f.out.String(), "due")
 			require.Equal(t, 1, strings.Count(unwrapped(f.notes.String()), "ask for a ClusterRole"), f.notes.String())
@@ -445,7 +445,7 @@ func TestWhatGoesWrongIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clients := clientsOf(t, allKinds, commandWorld(t)...)
 		clients.Kubernetes.(*fake.Clientset).PrependWatchReactor("pods", refusingWatch(errors.New("connection reset")))
-		f := follows(t, clients, options{output: "table"}, true)
+		f := follows(t, clients, options{output: cli.Output{Format: "table"}}, true)
 		require.Contains(t, f.out.take(), "what is shown may be old: watch pods: connection reset")
 		f.stop()
 		require.NoError(t, <-f.ended)
@@ -458,7 +458,7 @@ func TestEndsWhenItIsInterruptedAtOnce(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		var out paper
-		err := follow(ctx, clientsOf(t, allKinds, commandWorld(t)...), clock.RealClock{}, &options{output: "table"}, streams{out: &out, notes: &out})
+		err := follow(ctx, clientsOf(t, allKinds, commandWorld(t)...), clock.RealClock{}, &options{output: cli.Output{Format: "table"}}, streams{out: &out, notes: &out})
 		require.NoError(t, err)
 	})
 }
@@ -484,6 +484,6 @@ func BenchmarkShow10000Pods(b *testing.B) {
 	clients := commandManyPods(b, 10_000)
 	b.ReportAllocs()
 	for b.Loop() {
-		require.NoError(b, show(b.Context(), clients, commandNoon, &options{output: "table"}, streams{out: io.Discard, notes: io.Discard}))
+		require.NoError(b, show(b.Context(), clients, commandNoon, &options{output: cli.Output{Format: "table"}}, streams{out: io.Discard, notes: io.Discard}))
 	}
 }

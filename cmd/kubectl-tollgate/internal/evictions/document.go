@@ -71,8 +71,7 @@ func itemOf(e *Eviction) item {
 			Reason: e.Hold.Reason.Condition(), By: e.Hold.By, Message: e.Hold.Why, Since: cli.TimeOrNone(e.Hold.Since), Until: cli.TimeOrNone(e.Hold.Until),
 		}
 	}
-	for i := range e.Because {
-		reason := &e.Because[i]
+	for _, reason := range e.Because {
 		t := taint{
 			Key: reason.Taint.Key, Value: reason.Taint.Value, Effect: string(reason.Taint.Effect), TimeAdded: metav1.NewTime(reason.Taint.TimeAdded),
 			Due: metav1.NewTime(reason.At), Tolerated: reason.Tolerated, WrittenBy: e.Writers[reason.Taint.Author()],
@@ -92,8 +91,8 @@ func itemOf(e *Eviction) item {
 // WriteDocument writes all fields of each pod, with absolute times, as yaml or json.
 func WriteDocument(w io.Writer, output string, evictions []Eviction, now time.Time) error {
 	document := list{APIVersion: "cli.tollgate.dev/v1alpha1", Kind: "EvictionList", Time: metav1.NewTime(now), Items: []item{}}
-	for i := range evictions {
-		document.Items = append(document.Items, itemOf(&evictions[i]))
+	for _, e := range evictions {
+		document.Items = append(document.Items, itemOf(&e))
 	}
 	return cli.WriteDocument(w, output, "    ", document)
 }
@@ -102,12 +101,12 @@ func WriteDocument(w io.Writer, output string, evictions []Eviction, now time.Ti
 func WriteChanges(w io.Writer, changed []Eviction, now time.Time) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
-	for i := range changed {
+	for _, e := range changed {
 		if err := encoder.Encode(struct {
 			item
 
 			Time string `json:"time"`
-		}{itemOf(&changed[i]), now.UTC().Format(time.RFC3339)}); err != nil {
+		}{itemOf(&e), now.UTC().Format(time.RFC3339)}); err != nil {
 			return fmt.Errorf("write changes: %w", err)
 		}
 	}

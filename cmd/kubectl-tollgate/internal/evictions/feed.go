@@ -47,10 +47,8 @@ func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants state.
 	}
 	read := func(namespace string) error {
 		for _, source := range eventSources(clients, namespace) {
-			err := source.EachIn(ctx, clients, namespace, func(object runtime.Object) error {
-				if event, ok := object.(*corev1.Event); ok {
-					shown.Events.Add(event)
-				}
+			err := source.Each(ctx, clients, namespace, func(object runtime.Object) error {
+				shown.Events.Add(object)
 				return nil
 			})
 			if err != nil {
@@ -215,11 +213,7 @@ func (f *feed) open(ctx context.Context, first *state.Cluster, eventNamespace st
 	}
 	if first.Tollgate.Installed {
 		for _, source := range eventSources(f.clients, eventNamespace) {
-			f.addSource(source, func(object any) { // Deleted events count: events are deleted after an hour.
-				if event, ok := object.(*corev1.Event); ok {
-					f.shown.Events.Add(event)
-				}
-			})
+			f.addSource(source, f.shown.Events.Add) // Deleted events count: events are deleted after an hour.
 		}
 		served, err := state.Serves(ctx, f.clients, state.PolicyResource, v1alpha1.GroupVersion.Version)
 		if err != nil {
@@ -281,11 +275,7 @@ func (f *feed) addInformer(resource schema.GroupResource, of toolscache.SharedIn
 // addWatch adds a watch of tracker/informer.
 func (f *feed) addWatch(resource schema.GroupResource, of func(report func(error)) *informer.Watch) {
 	w := f.add(resource)
-	from := of(func(err error) {
-		if err != nil {
-			f.failed(w, err)
-		}
-	})
+	from := of(func(err error) { f.failed(w, err) })
 	w.synced, w.run = from.Synced(), from.Run
 }
 
@@ -301,8 +291,11 @@ func (f *feed) addSource(source state.Source, changed func(object any)) toolscac
 	return store
 }
 
-// failed records an error of a watch. A forbidden watch that is required ends run.
+// failed records an error of a watch, nil for none. A forbidden watch that is required ends run.
 func (f *feed) failed(w *feedWatch, err error) {
+	if err == nil {
+		return
+	}
 	refused := state.Refusal(err, "watch", w.resource)
 	required := w.resource == state.PodResource || w.resource == state.NodeResource || f.opts.untilDone && slices.Contains(evicting, w.resource)
 	if refused != nil && required {

@@ -7,11 +7,14 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
@@ -30,7 +33,7 @@ func (m *Moment) byTollgate(pod *tracker.Pod, because []decide.Reason) Eviction 
 	for i := range because {
 		reason := &because[i]
 		way, unknown := decide.Treat(m.Set, reason, &subject)
-		e := Eviction{At: reason.At, By: ByTollgate, Hold: m.hold(pod, reason, way, unknown), Because: slices.Concat(because[i:i+1], because[:i], because[i+1:])}
+		e := Eviction{At: reason.At, By: ByTollgate, Way: way, Hold: m.hold(pod, reason, way, unknown), Because: slices.Concat(because[i:i+1], because[:i], because[i+1:])}
 		if way.Policy != nil {
 			e.Policy = way.Policy.Name
 		}
@@ -48,12 +51,12 @@ func (m *Moment) byTollgate(pod *tracker.Pod, because []decide.Reason) Eviction 
 		return open[free]
 	}
 	e := open[0]
-	for i := range open {
-		if open[i].Hold.None() {
-			e.Hold.Until = earliest(e.Hold.Until, open[i].At)
+	for _, other := range open {
+		if other.Hold.None() {
+			e.Hold.Until = earliest(e.Hold.Until, other.At)
 			break
 		}
-		e.Hold.Until = earliest(e.Hold.Until, open[i].Hold.Until)
+		e.Hold.Until = earliest(e.Hold.Until, other.Hold.Until)
 	}
 	return e
 }
@@ -73,7 +76,7 @@ func (m *Moment) hold(pod *tracker.Pod, reason *decide.Reason, way eviction.Trea
 		return Hold{Reason: checks.NodesDown, Why: checks.NodesDown.Explain(""), Word: "taints of all nodes"}
 	}
 	for _, policy := range way.Breakers {
-		if since, ok := m.tripped[policy.UID]; ok {
+		if since, ok := m.Tripped[policy.UID]; ok {
 			return Hold{
 				Reason: checks.BreakerTripped, By: policy.Ref(), Why: checks.BreakerTripped.Explain(policy.Name),
 				Since: since, Word: "status of " + policy.Ref(),
@@ -157,4 +160,91 @@ func (m *Moment) reported(reason *decide.Reason) Hold {
 	}
 	by := "DeviceTaintRule/" + rule.Name
 	return Hold{Reason: unseen[at], By: by, Why: condition.Message, Since: condition.LastTransitionTime.Time, Word: "status of " + by}
+}
+
+// unseen are the holds that only Tollgate knows; the others follow from objects of the cluster.
+var unseen = []checks.Reason{checks.Looping, checks.TwinMissing, checks.NamespaceUnknown}
+
+// Events has the holds that events report. The zero Events has none. It is not safe for
+// concurrent use.
+type Events struct {
+	notices map[holdKey]notice
+	// refused are the refused evictions, by pod.
+	refused map[types.UID]refusal
+}
+
+// holdKey identifies a hold because of a taint of an object.
+type holdKey struct {
+	kind, name, taint string
+	reason            checks.Reason
+}
+
+// notice is the latest event about a hold.
+type notice struct {
+	policy string
+	// over is true if no pod is held any more.
+	over bool
+	at   time.Time
+}
+
+type refusal struct {
+	why string
+	at  time.Time
+}
+
+// Add adds an event, in any order. Events with other reasons than evictor.EventHeld, EventReleased and
+// EventReasonsHeldUp are ignored, and so are other objects.
+func (s *Events) Add(object any) {
+	event, ok := object.(*corev1.Event)
+	if !ok {
+		return
+	}
+	if s.refused == nil {
+		s.notices, s.refused = map[holdKey]notice{}, map[types.UID]refusal{}
+	}
+	at, about := EventTime(event), &event.InvolvedObject
+	if slices.Contains(evictor.EventReasonsHeldUp(), event.Reason) {
+		if !s.refused[about.UID].at.After(at) {
+			s.refused[about.UID] = refusal{why: cmp.Or(event.Annotations[v1alpha1.AnnotationHeldUpBecause], event.Message), at: at}
+		}
+		return
+	}
+	if event.Reason != evictor.EventHeld && event.Reason != evictor.EventReleased {
+		return
+	}
+	reason := checks.Reason(event.Annotations[v1alpha1.AnnotationHeldReason])
+	key := holdKey{about.Kind, about.Name, event.Annotations[v1alpha1.AnnotationHeldTaint], reason}
+	read := notice{policy: event.Annotations[v1alpha1.AnnotationHeldPolicy], over: event.Reason == evictor.EventReleased, at: at}
+	if before, found := s.notices[key]; !found || at.After(before.at) || (at.Equal(before.at) && !read.over) {
+		s.notices[key] = read
+	}
+}
+
+// hold returns the current hold for a taint of an object, if any.
+func (s *Events) hold(source tracker.Source, taint string) Hold {
+	for _, reason := range unseen {
+		n, found := s.notices[holdKey{source.Kind.Object(), source.Name, taint, reason}]
+		if found && !n.over {
+			by := source.Kind.Object() + "/" + source.Name
+			return Hold{Reason: reason, By: by, Why: reason.Explain(n.policy), Since: n.at, Word: "event of " + by}
+		}
+	}
+	return Hold{}
+}
+
+// EventTime returns the last time of an event.
+func EventTime(event *corev1.Event) time.Time {
+	at := event.LastTimestamp.Time
+	for _, other := range []time.Time{event.EventTime.Time, event.FirstTimestamp.Time} {
+		if other.After(at) {
+			at = other
+		}
+	}
+	if event.Series != nil && event.Series.LastObservedTime.After(at) {
+		at = event.Series.LastObservedTime.Time
+	}
+	if at.IsZero() {
+		at = event.CreationTimestamp.Time
+	}
+	return at
 }

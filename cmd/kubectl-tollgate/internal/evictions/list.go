@@ -61,8 +61,9 @@ type Eviction struct {
 	Because []decide.Reason
 	// By is who evicts it: ByTollgate or ByKubernetes.
 	By string
-	// Policy is the name of the EvictionPolicy that governs the first reason, empty for
-	// none.
+	// Way is how Tollgate treats the first reason, zero for ByKubernetes. Policy is the name of the
+	// EvictionPolicy in it, empty for none.
+	Way    eviction.Treatment
 	Policy string
 	// Hold is the hold of the pod, zero for none.
 	Hold Hold
@@ -179,17 +180,17 @@ type Moment struct {
 	*Cluster
 
 	now time.Time
-	// tripped are the times at which breakers tripped, by policy.
-	tripped    map[types.UID]time.Time
+	// Tripped are the times at which breakers tripped, by policy.
+	Tripped    map[types.UID]time.Time
 	disruption checks.NodeDisruption
 }
 
 // At returns the cluster as it is at now, to evaluate single pods.
 func (c *Cluster) At(now time.Time) *Moment {
-	m := &Moment{Cluster: c, now: now, tripped: map[types.UID]time.Time{}}
-	for i := range c.Policies {
-		if breaker := c.Policies[i].Status.Breaker; breaker != nil && breaker.Tripped != nil {
-			m.tripped[c.Policies[i].UID] = breaker.Tripped.Time
+	m := &Moment{Cluster: c, now: now, Tripped: map[types.UID]time.Time{}}
+	for _, policy := range c.Policies {
+		if breaker := policy.Status.Breaker; breaker != nil && breaker.Tripped != nil {
+			m.Tripped[policy.UID] = breaker.Tripped.Time
 		}
 	}
 	nodes, down := c.Tracker.NodesDown()
@@ -275,12 +276,12 @@ func (m *Moment) evicts(reason *decide.Reason) bool {
 // joinReasons appends those of others whose taints are not in because.
 func joinReasons(because, others []decide.Reason) []decide.Reason {
 	because = slices.Clone(because)
-	for i := range others {
+	for _, other := range others {
 		same := func(r decide.Reason) bool {
-			return r.Taint.Source == others[i].Taint.Source && r.Device == others[i].Device && r.Taint.String() == others[i].Taint.String()
+			return r.Taint.Source == other.Taint.Source && r.Device == other.Device && r.Taint.String() == other.Taint.String()
 		}
 		if !slices.ContainsFunc(because, same) {
-			because = append(because, others[i])
+			because = append(because, other)
 		}
 	}
 	return because

@@ -61,8 +61,8 @@ func (at *frame) lines(width, height int, colour bool) []string {
 
 func (at *frame) headline(groups []Group) string {
 	gone, pods := 0, "no pod has"
-	for i := range groups {
-		gone += groups[i].Pods[Gone]
+	for _, g := range groups {
+		gone += g.Pods[Gone]
 	}
 	if n := len(at.list); n > 0 {
 		pods = cli.Counted(n, "pod") + " " + cli.Plural(n, "has", "have")
@@ -74,12 +74,11 @@ func (at *frame) headline(groups []Group) string {
 func bars(groups []Group) []string {
 	names := 0
 	shown := groups[:min(len(groups), mostBars)]
-	for i := range shown {
-		names = max(names, utf8.RuneCountInString(refInShort(shown[i].Source)))
+	for _, g := range shown {
+		names = max(names, utf8.RuneCountInString(refInShort(g.Source)))
 	}
 	var lines []string
-	for i := range shown {
-		g := &shown[i]
+	for _, g := range shown {
 		lines = append(lines, fmt.Sprintf("%-*s  [%s]  %s", names, refInShort(g.Source), g.bar(), g.sentence()))
 	}
 	if others := len(groups) - len(shown); others > 0 {
@@ -91,12 +90,7 @@ func bars(groups []Group) []string {
 // refInShort returns the name of the object with a taint in at most 32 characters.
 func refInShort(source tracker.Source) string {
 	const most = 32
-	name := ref(source)
-	if utf8.RuneCountInString(name) <= most {
-		return name
-	}
-	runes := []rune(name)
-	return "..." + string(runes[len(runes)-most+3:])
+	return cli.End(ref(source), most)
 }
 
 // parts are the parts of a bar, in order.
@@ -126,8 +120,8 @@ func (g *Group) count(states []State) int {
 func (g *Group) bar() string {
 	widths, longest, sum := make([]int, len(parts)), 0, 0
 	total := g.total()
-	for i := range parts {
-		if n := g.count(parts[i].states); n > 0 {
+	for i, part := range parts {
+		if n := g.count(part.states); n > 0 {
 			widths[i] = max(n*barWidth/total, 1)
 		}
 		sum += widths[i]

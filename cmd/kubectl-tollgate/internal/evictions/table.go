@@ -38,8 +38,8 @@ func WriteTable(w io.Writer, list []Eviction, now time.Time, wide, colour bool) 
 // WriteNames writes a line with namespace/name for each pod.
 func WriteNames(w io.Writer, list []Eviction) error {
 	var names []string
-	for i := range list {
-		names = append(names, list[i].String())
+	for _, e := range list {
+		names = append(names, e.String())
 	}
 	return writeLines(w, "names", names)
 }
@@ -62,8 +62,8 @@ func tableLines(list []Eviction, now time.Time, wide bool) []string {
 		head, row = []string{"NAMESPACE", "POD", "WHEN", "STATE", "DUE", "BY", "NODE", "TAINTS", "HOLD", "ACCORDING-TO"}, wideRow
 	}
 	rows := make([][]string, 0, len(list))
-	for i := range list {
-		rows = append(rows, row(&list[i], now))
+	for _, e := range list {
+		rows = append(rows, row(&e, now))
 	}
 	var out bytes.Buffer
 	_ = cli.Write(&out, wide, head, rows) // A buffer returns no error.
@@ -96,8 +96,7 @@ func (e *Eviction) over() bool { return e.State == Gone || e.State == Staying }
 
 func wideRow(e *Eviction, now time.Time) []string {
 	var taints []string
-	for i := range e.Because {
-		reason := &e.Because[i]
+	for _, reason := range e.Because {
 		source, author := reason.Taint.Source, reason.Taint.Author()
 		text := reason.Taint.String()
 		if reason.Device.Name != "" {
@@ -256,8 +255,7 @@ func Notes(list []Eviction, now time.Time) []string {
 	}
 	pods, first := map[holder]int{}, map[holder]*Hold{}
 	silent := 0
-	for i := range list {
-		e := &list[i]
+	for _, e := range list {
 		if e.State == Due && now.Sub(e.At) > overdue {
 			silent++
 		}

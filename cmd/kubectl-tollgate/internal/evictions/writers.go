@@ -25,9 +25,9 @@ const maxObjects = 50
 // may not get are skipped; if there are more than maxObjects, it sets none and returns a note.
 func AddWriters(ctx context.Context, clients *cli.Clients, found *state.Cluster, list []Eviction) (note string, err error) {
 	writers := map[tracker.Source]string{}
-	for i := range list {
-		for j := range list[i].Because {
-			writers[list[i].Because[j].Taint.Author()] = ""
+	for _, e := range list {
+		for _, reason := range e.Because {
+			writers[reason.Taint.Author()] = ""
 		}
 	}
 	if len(writers) > maxObjects {
@@ -78,15 +78,13 @@ func writerOf(ctx context.Context, clients *cli.Clients, source tracker.Source, 
 // for none. The path has the names of managed fields, such as f:spec.
 func LastWriter(object metav1.Object, path ...string) *metav1.ManagedFieldsEntry {
 	var last *metav1.ManagedFieldsEntry
-	entries := object.GetManagedFields()
-	for i := range entries {
-		entry := &entries[i]
+	for _, entry := range object.GetManagedFields() {
 		var fields map[string]any
 		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		if _, found, err := unstructured.NestedFieldNoCopy(fields, path...); found && err == nil && (last == nil || last.Time.Before(entry.Time)) {
-			last = entry
+			last = &entry
 		}
 	}
 	return last

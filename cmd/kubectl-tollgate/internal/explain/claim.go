@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -75,8 +74,8 @@ type ClaimDevice struct {
 }
 
 // Claim explains a claim of the namespace of the world.
-func (w *World) Claim(ctx context.Context, namespace, name string, now time.Time) (*Claim, error) {
-	c := w.explainClaim(ctx, namespace, name, now)
+func (w *World) Claim(ctx context.Context, namespace, name string) (*Claim, error) {
+	c := w.explainClaim(ctx, namespace, name)
 	c.Missing = w.Missing()
 	stored := named(w.Claims, name)
 	if stored == nil {
@@ -86,7 +85,7 @@ func (w *World) Claim(ctx context.Context, namespace, name string, now time.Time
 }
 
 // explainClaim explains a claim without PlacementPolicies.
-func (w *World) explainClaim(ctx context.Context, namespace, name string, now time.Time) *Claim {
+func (w *World) explainClaim(ctx context.Context, namespace, name string) *Claim {
 	c := &Claim{Kind: "ResourceClaim", Namespace: namespace, Name: name}
 	stored := named(w.Claims, name)
 	if stored == nil && w.Unread("resourceclaims") {
@@ -99,15 +98,15 @@ func (w *World) explainClaim(ctx context.Context, namespace, name string, now ti
 		return c
 	}
 	c.Found, c.Allocated = true, stored.Status.Allocation != nil
-	for i := range stored.Status.ReservedFor {
-		c.ReservedFor = append(c.ReservedFor, stored.Status.ReservedFor[i].Resource+"/"+stored.Status.ReservedFor[i].Name)
+	for _, consumer := range stored.Status.ReservedFor {
+		c.ReservedFor = append(c.ReservedFor, consumer.Resource+"/"+consumer.Name)
 	}
 	c.Requests = requestsOf(&stored.Spec)
 	if !c.Allocated {
 		w.unallocated(ctx, c)
 		return c
 	}
-	w.allocated(c, stored, now)
+	w.allocated(c, stored)
 	return c
 }
 
@@ -130,13 +129,12 @@ func requestsOf(spec *resourcev1.ResourceClaimSpec) []Request {
 		if r.AllocationMode == resourcev1.DeviceAllocationModeAll {
 			request.Asks = 0
 		}
-		for i := range r.Tolerations {
-			request.Tolerations = append(request.Tolerations, tolerationWords(new(tolerationOf(&r.Tolerations[i]))))
+		for _, t := range r.Tolerations {
+			request.Tolerations = append(request.Tolerations, tolerationWords(tolerationOf(t)))
 		}
 		requests = append(requests, request)
 	}
-	for i := range spec.Devices.Requests {
-		r := &spec.Devices.Requests[i]
+	for _, r := range spec.Devices.Requests {
 		if r.Exactly != nil {
 			add(r.Name, r.Exactly)
 		}
@@ -150,17 +148,16 @@ func requestsOf(spec *resourcev1.ResourceClaimSpec) []Request {
 }
 
 // allocated explains a claim with devices.
-func (w *World) allocated(c *Claim, stored *resourcev1.ResourceClaim, now time.Time) {
+func (w *World) allocated(c *Claim, stored *resourcev1.ResourceClaim) {
 	kept := tracker.ClaimOf(stored)
 	var bad []string
-	for i := range kept.Devices {
-		used := &kept.Devices[i]
+	for i, used := range kept.Devices {
 		d := ClaimDevice{Device: used.ID.String(), Request: stored.Status.Allocation.Devices.Results[i].Request}
 		for _, taint := range w.Tracker.DeviceTaints(used.ID) {
 			m := matchDevice(used.Tolerations, &taint)
 			m.Device = d.Device
 			if taint.Effect == corev1.TaintEffectNoExecute {
-				m.Leaves = w.leaves(now, tracker.Situation{
+				m.Leaves = w.leaves(tracker.Situation{
 					Pod:     tracker.Pod{NodeName: "any"},
 					Devices: []tracker.TaintedDevice{{ID: used.ID, Tolerations: used.Tolerations, Taints: []tracker.Taint{taint}}},
 				})
@@ -172,9 +169,10 @@ func (w *World) allocated(c *Claim, stored *resourcev1.ResourceClaim, now time.T
 		}
 		c.Devices = append(c.Devices, d)
 	}
-	c.Answer = "It has " + cli.Counted(len(c.Devices), "device") + ", and none of them has a taint that it does not tolerate."
+	has := "It has " + cli.Counted(len(c.Devices), "device")
+	c.Answer = has + ", and none of them has a taint that it does not tolerate."
 	if len(bad) > 0 {
-		c.Answer = "It has " + cli.Counted(len(c.Devices), "device") + ", with taints that it does not tolerate: " + cli.Few(bad) + "."
+		c.Answer = has + ", with taints that it does not tolerate: " + cli.Few(bad) + "."
 		c.blocked = "claim " + c.Name + " has a device with a taint that it does not tolerate: " + cli.Few(bad)
 	}
 }

@@ -186,13 +186,13 @@ func explain(ctx context.Context, clients *cli.Clients, of question) (answer exp
 	}
 	switch of.kind {
 	case kindPod:
-		answer, err = world.Pod(ctx, of.namespace, of.name, of.now)
+		answer, err = world.Pod(ctx, of.namespace, of.name)
 	case kindClaim:
-		answer, err = world.Claim(ctx, of.namespace, of.name, of.now)
+		answer, err = world.Claim(ctx, of.namespace, of.name)
 	case kindNode:
-		answer = world.Node(of.name, of.now)
+		answer = world.Node(of.name)
 	default:
-		answer = world.Device(ctx, of.device, of.now)
+		answer = world.Device(ctx, of.device)
 	}
 	return answer, world.Missing(), err
 }

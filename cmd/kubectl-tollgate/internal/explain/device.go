@@ -3,7 +3,6 @@ package explain
 import (
 	"context"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -34,7 +33,7 @@ type Device struct {
 }
 
 // Device explains a device.
-func (w *World) Device(ctx context.Context, id device.ID, now time.Time) *Device {
+func (w *World) Device(ctx context.Context, id device.ID) *Device {
 	d := &Device{Kind: "Device", Name: id.String(), Missing: w.Missing()}
 	if w.Inventory != nil {
 		for found := range w.Inventory.Devices(ctx) {
@@ -57,7 +56,7 @@ func (w *World) Device(ctx context.Context, id device.ID, now time.Time) *Device
 	for _, claim := range w.Tracker.ClaimsOn(id) {
 		d.Claims = append(d.Claims, claim.String())
 	}
-	d.Pods = w.fates(w.Tracker.PodsUsing(id), now)
+	d.Pods = w.fates(w.Tracker.PodsUsing(id))
 	if !d.Found && len(d.Claims) == 0 {
 		d.Answer = "Not found: no ResourceSlice publishes device " + d.Name + "."
 		if w.Unread("resourceslices") || w.Unread("deviceclasses") {
@@ -72,6 +71,6 @@ func (w *World) Device(ctx context.Context, id device.ID, now time.Time) *Device
 	if !d.Found {
 		words = append([]string{"it is not published any more"}, words...)
 	}
-	d.Answer = sentence(strings.Join(words, "; ") + ": " + tally(d.Pods, now))
+	d.Answer = sentence(strings.Join(words, "; ") + ": " + w.tally(d.Pods))
 	return d
 }

@@ -125,7 +125,7 @@ status: {allocation: {devices: {results: [{request: r, driver: gpu.example.com, 
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := worldOf(t, append(base, test.world...)...).Pod(t.Context(), "ml", "p", noon)
+			got, err := worldOf(t, append(base, test.world...)...).Pod(t.Context(), "ml", "p")
 			require.NoError(t, err)
 			require.Equal(t, test.answer, got.Answer)
 			require.Equal(t, test.state, got.State)
@@ -138,17 +138,17 @@ status: {allocation: {devices: {results: [{request: r, driver: gpu.example.com, 
 func TestClaimSaysWhatItsDevicesMean(t *testing.T) {
 	t.Parallel()
 	w := worldOf(t, node("n-1", "1", ""), gpus, gpuClass, hot, claim("", has1("")))
-	got, err := w.Claim(t.Context(), "ml", "gpu", noon)
+	got, err := w.Claim(t.Context(), "ml", "gpu")
 	require.NoError(t, err)
 	require.Equal(t, "It has 1 device, with taints that it does not tolerate: hot:NoExecute of gpu.example.com/n-1/gpu-1 (DeviceTaintRule hot).", got.Answer)
 	require.Equal(t, []string{"pods/p"}, got.ReservedFor)
 	require.NotNil(t, got.Devices[0].Taints[0].Leaves)
 
-	got, err = w.Claim(t.Context(), "ml", "none", noon)
+	got, err = w.Claim(t.Context(), "ml", "none")
 	require.NoError(t, err)
 	require.Equal(t, "Not found: namespace ml has no ResourceClaim none.", got.Answer)
 
-	got, err = worldOf(t, gpus, gpuClass, claim("", "")).Claim(t.Context(), "ml", "gpu", noon)
+	got, err = worldOf(t, gpus, gpuClass, claim("", "")).Claim(t.Context(), "ml", "gpu")
 	require.NoError(t, err)
 	require.Equal(t, "It is not allocated: nothing is known here that is against it, and the scheduler allocates it for the first pod that uses it.", got.Answer)
 	require.Equal(t, &Candidates{Selected: 2, Tainted: 1, Free: 1, Taints: []string{"worn:NoSchedule (its driver in ResourceSlice gpus; 1 device)"}}, got.Requests[0].Candidates)
@@ -157,11 +157,11 @@ func TestClaimSaysWhatItsDevicesMean(t *testing.T) {
 func TestDeviceSaysWhatItsTaintsMean(t *testing.T) {
 	t.Parallel()
 	w := worldOf(t, node("n-1", "1", ""), gpus, gpuClass, hot, claim("", has1("")), pod("p", onN+", "+usesGPU, running))
-	got := w.Device(t.Context(), device.ID{Driver: "gpu.example.com", Pool: "n-1", Name: "gpu-1"}, noon)
+	got := w.Device(t.Context(), device.ID{Driver: "gpu.example.com", Pool: "n-1", Name: "gpu-1"})
 	require.Equal(t, "Taint hot:NoExecute (DeviceTaintRule hot) evicts who does not tolerate it: 1 pod has to leave now.", got.Answer)
 	require.Equal(t, []string{"model=H100"}, got.Attributes)
-	got = w.Device(t.Context(), device.ID{Driver: "gpu.example.com", Pool: "n-1", Name: "gpu-0"}, noon)
+	got = w.Device(t.Context(), device.ID{Driver: "gpu.example.com", Pool: "n-1", Name: "gpu-0"})
 	require.Equal(t, "Taint worn:NoSchedule (its driver in ResourceSlice gpus) keeps claims off that do not tolerate it: no pod uses it.", got.Answer)
-	got = w.Device(t.Context(), device.ID{Driver: "gpu.example.com", Pool: "n-1", Name: "gpu-7"}, noon)
+	got = w.Device(t.Context(), device.ID{Driver: "gpu.example.com", Pool: "n-1", Name: "gpu-7"})
 	require.Equal(t, "Not found: no ResourceSlice publishes device gpu.example.com/n-1/gpu-7.", got.Answer)
 }

@@ -31,21 +31,21 @@ spec: {taints: [{key: sick}], podSelector: {matchLabels: {keep: paused}}, paused
 		pod("stays", onN+", "+tolerating(`{operator: Exists}`), running),
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: going, namespace: ml, finalizers: [a], deletionTimestamp: \"2026-03-01T12:00:20Z\"}\nspec: {nodeName: n-1, containers: []}\n",
 	)
-	got := w.Node("n-1", noon)
+	got := w.Node("n-1")
 	require.Equal(t, "Taint sick:NoExecute evicts who does not tolerate it: 1 pod on the way out, 1 pod has to leave now, 1 pod has to leave later, the last in 9m1s, 2 pods held and 1 pod tolerates for ever what would make it leave.", got.Answer)
 	states := map[string]State{}
 	for _, f := range got.Pods {
 		states[f.Name] = f.State
 	}
 	require.Equal(t, map[string]State{"going": Terminating, "due": Due, "later": Leaving, "always": Held, "paused": Held, "stays": Staying}, states)
-	require.Equal(t, "Not found: the cluster has no node none.", w.Node("none", noon).Answer)
-	require.Equal(t, "No taint keeps pods off or makes them leave: no pod is on it.", worldOf(t, node("n-1", "1", "")).Node("n-1", noon).Answer)
+	require.Equal(t, "Not found: the cluster has no node none.", w.Node("none").Answer)
+	require.Equal(t, "No taint keeps pods off or makes them leave: no pod is on it.", worldOf(t, node("n-1", "1", "")).Node("n-1").Answer)
 }
 
 func TestStaticPodsStay(t *testing.T) {
 	t.Parallel()
 	w := worldOf(t, node("n-1", "1", sick), "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: ml, annotations: {kubernetes.io/config.mirror: x}}\nspec: {nodeName: n-1, containers: []}\nstatus: {"+running+"}\n")
-	got, err := w.Pod(t.Context(), "ml", "p", noon)
+	got, err := w.Pod(t.Context(), "ml", "p")
 	require.NoError(t, err)
 	require.Equal(t, "Stays on node n-1: it is a static pod, which its kubelet runs whatever the taints.", got.Answer)
 }
@@ -53,8 +53,8 @@ func TestStaticPodsStay(t *testing.T) {
 func TestNodeKnowsWhatBudgetsHold(t *testing.T) {
 	t.Parallel()
 	w := worldOf(t, held()...)
-	require.Contains(t, w.Node("n-1", noon).Answer, ": 1 pod held and 1 pod tolerates for ever")
-	got, err := w.Pod(t.Context(), "ml", "p", noon)
+	require.Contains(t, w.Node("n-1").Answer, ": 1 pod held and 1 pod tolerates for ever")
+	got, err := w.Pod(t.Context(), "ml", "p")
 	require.NoError(t, err)
 	require.Equal(t, Held, got.State)
 }
@@ -77,7 +77,7 @@ status: {` + running + `}
 	} {
 		w := worldOf(t, node("n-1", "1", sick), given, paused)
 		w.Evictions.Terms.Mode = mode
-		got, err := w.Pod(t.Context(), "ml", "p", noon)
+		got, err := w.Pod(t.Context(), "ml", "p")
 		require.NoError(t, err)
 		require.Contains(t, got.Answer, test.answer, mode)
 		require.Equal(t, test.by, got.Eviction.By, mode)
@@ -89,7 +89,7 @@ func TestWithoutTollgateNoPolicyHoldsAnybody(t *testing.T) {
 	w := worldOf(t, node("n-1", "1", sick), pod("p", onN, running),
 		"apiVersion: tollgate.dev/v1alpha1\nkind: EvictionPolicy\nmetadata: {name: x, uid: u}\nspec: {taints: [{key: sick}], paused: true}\n")
 	w.Evictions.Terms = settings.Eviction{}
-	got, err := w.Pod(t.Context(), "ml", "p", noon)
+	got, err := w.Pod(t.Context(), "ml", "p")
 	require.NoError(t, err)
 	require.Equal(t, "Has to leave node n-1 now (due 60s ago): taint sick:NoExecute of node n-1 is not tolerated.", got.Answer)
 	require.Equal(t, &Eviction{By: "Kubernetes", Method: "Delete"}, got.Eviction)

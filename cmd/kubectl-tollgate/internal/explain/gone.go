@@ -1,12 +1,14 @@
 package explain
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
@@ -15,26 +17,23 @@ import (
 )
 
 // terminating explains a pod that is being deleted.
-func (w *World) terminating(p *Pod, pod *corev1.Pod, now time.Time) {
+func (w *World) terminating(p *Pod, pod *corev1.Pod) {
 	deleted := pod.DeletionTimestamp.Time
 	if pod.DeletionGracePeriodSeconds != nil {
 		deleted = deleted.Add(-time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second)
 	}
-	how := "Terminating since " + strings.TrimSuffix(ago(deleted, now), " ago")
+	how := "Terminating since " + strings.TrimSuffix(ago(deleted, w.Now), " ago")
 	situation := w.situation(pod)
-	p.Taints = w.onNode(now, pod, &situation)
-	at := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
-	})
-	var condition corev1.PodCondition
-	if at >= 0 {
-		condition = pod.Status.Conditions[at]
+	p.Taints = w.onNode(pod, &situation)
+	condition := situation.Pod.Disruption
+	if condition == nil || condition.Status != corev1.ConditionTrue {
+		condition = &corev1.PodCondition{}
 	}
 	events := w.newest(func(e *corev1.Event) bool { return e.InvolvedObject.UID == pod.UID && evicts(e) })
 	switch {
 	case len(events) > 0 || strings.HasPrefix(condition.Reason, "DeletionBy") && strings.HasSuffix(condition.Reason, "TaintManager"):
-		p.conclude(Terminating, how, w.evictedBecause(pod, events, now))
-	case at >= 0:
+		p.conclude(Terminating, how, w.evictedBecause(pod, events))
+	case condition.Type != "":
 		p.conclude(Terminating, how, Cause{CauseDeleted, "it was disrupted, and not by a taint that is known here" + because(condition.Reason, condition.Message)})
 	default:
 		p.conclude(Terminating, how, Cause{CauseDeleted, "somebody deleted it, and no taint did"})
@@ -43,12 +42,12 @@ func (w *World) terminating(p *Pod, pod *corev1.Pod, now time.Time) {
 
 // evictedBecause returns the cause of the eviction of a terminating pod: the taint that would
 // evict it if it was running, else the one that events name.
-func (w *World) evictedBecause(pod *corev1.Pod, events []*corev1.Event, now time.Time) Cause {
+func (w *World) evictedBecause(pod *corev1.Pod, events []*corev1.Event) Cause {
 	situation := w.situation(pod)
 	situation.Pod.Terminating, situation.Pod.Finished = false, false
-	decision := w.Rules.Decide(now, situation)
-	if decision.Verdict == decide.EvictAt && !decision.At.After(now) {
-		return Cause{causeOf(&decision.Because[0]), "it was evicted: " + w.why(pod, &decision.Because[0], now)}
+	decision := w.Rules.Decide(w.Now, situation)
+	if decision.Verdict == decide.EvictAt && !decision.At.After(w.Now) {
+		return Cause{causeOf(&decision.Because[0]), "it was evicted: " + w.why(pod, &decision.Because[0])}
 	}
 	if len(events) > 0 {
 		return w.evicted(events[0], pod.Spec.NodeName)
@@ -59,12 +58,12 @@ func (w *World) evictedBecause(pod *corev1.Pod, events []*corev1.Event, now time
 var assigned = regexp.MustCompile(`^Successfully assigned \S+ to (\S+)$`)
 
 // gone explains a pod that does not exist, from events.
-func (w *World) gone(p *Pod, now time.Time) {
+func (w *World) gone(p *Pod) {
 	about := w.newest(func(e *corev1.Event) bool {
 		return e.InvolvedObject.Kind == "Pod" && e.InvolvedObject.Namespace == p.Namespace && e.InvolvedObject.Name == p.Name
 	})
 	if len(about) == 0 {
-		w.notCreated(p, now)
+		w.notCreated(p)
 		return
 	}
 	p.UID = about[0].InvolvedObject.UID
@@ -76,10 +75,10 @@ func (w *World) gone(p *Pod, now time.Time) {
 		}
 	}
 	if at := slices.IndexFunc(about, evicts); at >= 0 {
-		p.conclude(Gone, "Gone since about "+ago(evictions.EventTime(about[at]), now), w.evicted(about[at], p.Node))
+		p.conclude(Gone, "Gone since about "+ago(evictions.EventTime(about[at]), w.Now), w.evicted(about[at], p.Node))
 		return
 	}
-	p.conclude(Gone, "Gone", Cause{CauseDeleted, "no event says that a taint made it leave; the last is " + ago(evictions.EventTime(about[0]), now) + ": " + about[0].Reason + ": " + about[0].Message})
+	p.conclude(Gone, "Gone", Cause{CauseDeleted, "no event says that a taint made it leave; the last is " + ago(evictions.EventTime(about[0]), w.Now) + ": " + about[0].Reason + ": " + about[0].Message})
 }
 
 // evicted returns the cause of an eviction that an event reports. Tollgate names the taint in the
@@ -108,9 +107,9 @@ func (w *World) guessed(event *corev1.Event, node string) (text, about string) {
 	carriers := w.carriers(event, node)
 	about = "; about then pods left because of " + cli.And(carriers)
 	var current []string
-	if of := w.node(node); of != nil {
-		for i := range of.Spec.Taints {
-			if t := &of.Spec.Taints[i]; t.Effect == corev1.TaintEffectNoExecute {
+	if of := named(w.Nodes, node); of != nil {
+		for _, t := range of.Spec.Taints {
+			if t.Effect == corev1.TaintEffectNoExecute {
 				current = append(current, t.ToString())
 			}
 		}
@@ -166,7 +165,7 @@ func madeBy(name, controller string) bool {
 }
 
 // notCreated explains a pod without events: its controller may have failed to create it.
-func (w *World) notCreated(p *Pod, now time.Time) {
+func (w *World) notCreated(p *Pod) {
 	refused := w.newest(func(e *corev1.Event) bool {
 		owner := e.InvolvedObject
 		return e.Reason == reasonFailedCreate && owner.Namespace == p.Namespace &&
@@ -178,5 +177,46 @@ func (w *World) notCreated(p *Pod, now time.Time) {
 	}
 	e := refused[0]
 	p.Events = shown(refused)
-	p.conclude(NotCreated, "Not created", Cause{CauseRefused, e.InvolvedObject.Kind + " " + e.InvolvedObject.Name + " could not create it (" + ago(evictions.EventTime(e), now) + "): " + strings.TrimSuffix(e.Message, ".")})
+	p.conclude(NotCreated, "Not created", Cause{CauseRefused, e.InvolvedObject.Kind + " " + e.InvolvedObject.Name + " could not create it (" + ago(evictions.EventTime(e), w.Now) + "): " + strings.TrimSuffix(e.Message, ".")})
+}
+
+// Event is an event as JSON has it.
+type Event struct {
+	At      *metav1.Time `json:"at,omitempty"`
+	About   string       `json:"about"`
+	Reason  string       `json:"reason"`
+	Message string       `json:"message"`
+}
+
+// The reasons of events about evictions because of taints. Tollgate writes them under the names
+// of the controllers of Kubernetes.
+const (
+	reasonNodeEviction   = "TaintManagerEviction"
+	reasonDeviceEviction = "DeviceTaintManagerEviction"
+	reasonScheduled      = "Scheduled"
+	reasonFailedCreate   = "FailedCreate"
+)
+
+// newest returns the events that match a filter, the newest first.
+func (w *World) newest(matches func(*corev1.Event) bool) []*corev1.Event {
+	list := slices.DeleteFunc(slices.Clone(w.Events), func(e *corev1.Event) bool { return !matches(e) })
+	slices.SortStableFunc(list, func(a, b *corev1.Event) int {
+		return cmp.Or(evictions.EventTime(b).Compare(evictions.EventTime(a)), cmp.Compare(a.Name, b.Name))
+	})
+	return list
+}
+
+// shown returns the first events as JSON has them.
+func shown(list []*corev1.Event) []Event {
+	const most = 8
+	var all []Event
+	for _, e := range list[:min(len(list), most)] {
+		all = append(all, Event{At: new(metav1.NewTime(evictions.EventTime(e))), About: e.InvolvedObject.Kind + " " + e.InvolvedObject.Name, Reason: e.Reason, Message: e.Message})
+	}
+	return all
+}
+
+// evicts reports whether an event says that its object is evicted because of taints.
+func evicts(e *corev1.Event) bool {
+	return (e.Reason == reasonNodeEviction || e.Reason == reasonDeviceEviction) && !strings.HasPrefix(e.Message, "Cancelling")
 }

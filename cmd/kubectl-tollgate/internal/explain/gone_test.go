@@ -125,7 +125,7 @@ func TestPodThatIsGoneIsKnownFromEvents(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := worldOf(t, test.world...).Pod(t.Context(), "ml", "p", noon)
+			got, err := worldOf(t, test.world...).Pod(t.Context(), "ml", "p")
 			require.NoError(t, err)
 			require.Equal(t, test.answer, got.Answer)
 			require.Equal(t, test.state, got.State)
@@ -174,7 +174,7 @@ func TestPodOnItsWayOutSaysWhoSentIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := worldOf(t, test.world...).Pod(t.Context(), "ml", "p", noon)
+			got, err := worldOf(t, test.world...).Pod(t.Context(), "ml", "p")
 			require.NoError(t, err)
 			require.Equal(t, test.answer, got.Answer)
 			require.Equal(t, Terminating, got.State)

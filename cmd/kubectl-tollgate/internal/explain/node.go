@@ -14,6 +14,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/selector"
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // Node is the explanation of a node.
@@ -56,20 +57,19 @@ type TaintSetters struct {
 }
 
 // Node explains a node.
-func (w *World) Node(name string, now time.Time) *Node {
+func (w *World) Node(name string) *Node {
 	n := &Node{Kind: "Node", Name: name, Missing: w.Missing()}
-	node := w.node(name)
+	node := named(w.Nodes, name)
 	if node == nil {
 		n.Answer = "Not found: the cluster has no node " + name + "."
 		return n
 	}
 	n.Found, n.Cordoned = true, node.Spec.Unschedulable
 	texts := map[corev1.TaintEffect][]string{}
-	for i := range node.Spec.Taints {
-		t := w.nodeTaint(node, &node.Spec.Taints[i])
+	for _, taint := range node.Spec.Taints {
+		t := w.nodeTaint(node, &taint)
 		n.Taints = append(n.Taints, t)
-		effect := node.Spec.Taints[i].Effect
-		texts[effect] = append(texts[effect], t.Taint)
+		texts[taint.Effect] = append(texts[taint.Effect], t.Taint)
 	}
 	for _, r := range w.Policies.Taints.Missing(node.Labels, node.Spec.Taints) {
 		n.Lacks = append(n.Lacks, r.String()+" ("+policy.Ref("TaintPolicy", r.Policy)+")")
@@ -77,7 +77,7 @@ func (w *World) Node(name string, now time.Time) *Node {
 	if last := evictions.LastWriter(node, "f:spec", "f:taints"); last != nil && len(n.Taints) > 0 {
 		n.Writer, n.Written = last.Manager, last.Time
 	}
-	n.Pods = w.fates(w.Tracker.PodsOn(name), now)
+	n.Pods = w.fates(w.Tracker.PodsOn(name))
 	n.Events = shown(w.newest(func(e *corev1.Event) bool {
 		return e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == name && strings.Contains(e.Reason, "Evict")
 	}))
@@ -90,7 +90,7 @@ func (w *World) Node(name string, now time.Time) *Node {
 	}
 	pods := "no pod is on it"
 	if len(n.Pods) > 0 {
-		pods = tally(n.Pods, now)
+		pods = w.tally(n.Pods)
 	}
 	n.Answer = sentence(strings.Join(words, "; ") + ": " + pods)
 	return n
@@ -112,14 +112,13 @@ func (w *World) nodeTaint(node *corev1.Node, taint *corev1.Taint) NodeTaint {
 			t.Registers = policy.Ref("TaintPolicy", r.Policy)
 		}
 	}
-	for i := range w.TaintPolicies {
-		p := &w.TaintPolicies[i]
+	for _, p := range w.TaintPolicies {
 		governs := slices.ContainsFunc(p.Spec.Taints, func(s v1alpha1.TaintSelector) bool {
 			compiled := selector.Compile(&s)
 			return compiled.Selects(v1alpha1.TaintTargetNode, "", taint.Key, taint.Value, taint.Effect)
 		})
 		if governs {
-			t.Policies = append(t.Policies, settersOf(p, t.Since))
+			t.Policies = append(t.Policies, settersOf(&p, t.Since))
 		}
 	}
 	return t
@@ -129,8 +128,7 @@ func (w *World) nodeTaint(node *corev1.Node, taint *corev1.Taint) NodeTaint {
 func settersOf(p *v1alpha1.TaintPolicy, since *metav1.Time) TaintSetters {
 	s := TaintSetters{Policy: policy.Ref("TaintPolicy", p.Name)}
 	var setters []string
-	for i := range p.Spec.Setters {
-		setter := &p.Spec.Setters[i]
+	for _, setter := range p.Spec.Setters {
 		var words []string
 		if len(setter.Subjects) > 0 {
 			words = append(words, policy.ShortSubjects(setter.Subjects))
@@ -167,4 +165,91 @@ func settersOf(p *v1alpha1.TaintPolicy, since *metav1.Time) TaintSetters {
 		}
 	}
 	return s
+}
+
+// Fate is the state of a pod on a node or a device.
+type Fate struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// State is Staying, Leaving, Due, Held or Terminating.
+	State State `json:"state"`
+	// At is when the pod has to leave, and Because the taint; absent if it stays.
+	At      *metav1.Time `json:"at,omitempty"`
+	Because string       `json:"because,omitempty"`
+	// Policy is the EvictionPolicy of a pod that is Held; empty for none.
+	Policy string `json:"policy,omitempty"`
+
+	// exposed is true if a NoExecute taint applies to the pod.
+	exposed bool
+}
+
+// fates returns the state of pods that are not finished, ordered by when they leave.
+func (w *World) fates(keys []tracker.Key) []Fate {
+	var list []Fate
+	moment := w.Evictions.At(w.Now)
+	for _, key := range keys {
+		situation, ok := w.Tracker.Lookup(key)
+		if !ok || situation.Pod.Finished {
+			continue
+		}
+		f := Fate{Namespace: key.Namespace, Name: key.Name, State: Staying, exposed: len(situation.Taints)+len(situation.Devices) > 0}
+		if e, leaves := moment.Eviction(&situation); situation.Pod.Terminating {
+			f.State = Terminating
+		} else if leaves {
+			f.State, f.Because, f.At = Leaving, w.taintOf(&e.Because[0]), cli.TimeOrNone(e.At)
+			switch {
+			case !e.Hold.None():
+				f.State, f.Policy = Held, e.Policy
+				if e.State == evictions.Protected {
+					f.At = cli.TimeOrNone(e.Hold.Until)
+				}
+			case e.State == evictions.Due:
+				f.State = Due
+			}
+		}
+		list = append(list, f)
+	}
+	order := []State{Terminating, Due, Leaving, Held, Staying}
+	slices.SortStableFunc(list, func(a, b Fate) int {
+		at := 0
+		if a.At != nil && b.At != nil {
+			at = a.At.Compare(b.At.Time)
+		}
+		return cmp.Or(cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State)), at,
+			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return list
+}
+
+// tally counts pods by state.
+func (w *World) tally(fates []Fate) string {
+	if len(fates) == 0 {
+		return "no pod uses it"
+	}
+	counts := map[State]int{}
+	tolerating := 0
+	var last time.Time
+	for _, f := range fates {
+		if f.State == Staying && f.exposed {
+			tolerating++
+			continue
+		}
+		counts[f.State]++
+		if f.State == Leaving && f.At.After(last) {
+			last = f.At.Time
+		}
+	}
+	var words []string
+	add := func(n int, one, many, rest string) {
+		if n > 0 {
+			words = append(words, cli.Counted(n, "pod")+" "+cli.Plural(n, one, many)+rest)
+		}
+	}
+	add(counts[Terminating], "", "", "on the way out")
+	add(counts[Due], "has to", "have to", " leave now")
+	add(counts[Leaving], "has to", "have to", " leave later, the last "+in(last, w.Now))
+	add(counts[Held], "", "", "held")
+	add(tolerating, "tolerates", "tolerate", " for ever what would make "+cli.Plural(tolerating, "it", "them")+" leave")
+	add(counts[Staying], "stays", "stay", "")
+	return cli.And(words)
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,7 +48,7 @@ type Scheduler struct {
 
 // pending explains a pod without a node. The obstacles on nodes that are otherwise open come
 // first.
-func (w *World) pending(p *Pod, pod *corev1.Pod, now time.Time) {
+func (w *World) pending(p *Pod, pod *corev1.Pod) {
 	reasons := schedulerReasons(p, pod)
 	if spreading, err := spread.Read(pod, spread.Options{ComparisonOperators: w.Rules.ComparisonOperators}); err == nil { // Invalid constraints keep no node.
 		nodes, placed := make([]spread.Node, len(w.Nodes)), []spread.Placed{}
@@ -73,7 +72,7 @@ func (w *World) pending(p *Pod, pod *corev1.Pod, now time.Time) {
 		where := cli.Counted(len(open), "node") + " (" + cli.Few(open) + ")"
 		text := "nothing that is known here keeps it from " + where + " any more, and the scheduler has not looked again yet"
 		if p.Scheduler == nil {
-			text = "nothing keeps it from " + where + ", and the scheduler " + scheduler + " has not said anything of it since it was made " + ago(pod.CreationTimestamp.Time, now)
+			text = "nothing keeps it from " + where + ", and the scheduler " + scheduler + " has not said anything of it since it was made " + ago(pod.CreationTimestamp.Time, w.Now)
 		}
 		causes = append(causes, Cause{CauseWaiting, text})
 	}
@@ -94,9 +93,9 @@ func (w *World) pending(p *Pod, pod *corev1.Pod, now time.Time) {
 // claims, the reasons that only the scheduler knows, and topology spread.
 func (w *World) obstacles(p *Pod, reasons *reasons, open int, full []string) []Cause {
 	var causes []Cause
-	for i := range p.Claims {
-		if p.Claims[i].blocked != "" {
-			causes = append(causes, Cause{CauseClaim, p.Claims[i].blocked})
+	for _, claim := range p.Claims {
+		if claim.blocked != "" {
+			causes = append(causes, Cause{CauseClaim, claim.blocked})
 		}
 	}
 	if reasons.before != "" && len(w.Nodes) > 0 && (len(causes) == 0 || !reasons.ofClaims) {
@@ -226,11 +225,11 @@ func (w *World) standing(spreading *spread.Spreading, pod *corev1.Pod, node *cor
 	if node.Spec.Unschedulable {
 		taints = append(slices.Clone(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
-	for i := range taints {
-		m := match(w.Rules, pod.Spec.Tolerations, &taints[i])
+	for _, taint := range taints {
+		m := match(w.Rules, pod.Spec.Tolerations, &taint)
 		switch {
-		case m.Tolerated || !repels(taints[i].Effect):
-		case taints[i].Key != corev1.TaintNodeUnschedulable:
+		case m.Tolerated || !repels(taint.Effect):
+		case taint.Key != corev1.TaintNodeUnschedulable:
 			set.Standing = Tainted
 			set.Taints = append(set.Taints, m.Taint)
 			set.Near = append(set.Near, m.Near...)
@@ -245,9 +244,9 @@ func (w *World) standing(spreading *spread.Spreading, pod *corev1.Pod, node *cor
 // nodesWith returns the nodes with an obstacle.
 func nodesWith(sets []NodeSet, standing Standing) []string {
 	var names []string
-	for i := range sets {
-		if sets[i].Standing == standing {
-			names = append(names, sets[i].Nodes...)
+	for _, s := range sets {
+		if s.Standing == standing {
+			names = append(names, s.Nodes...)
 		}
 	}
 	return names
@@ -304,8 +303,7 @@ func taintSets(sets []NodeSet) string {
 	const most = 3
 	var words []string
 	left := 0
-	for i := range sets {
-		s := &sets[i]
+	for _, s := range sets {
 		switch {
 		case s.Standing != Tainted:
 		case len(words) == most:

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -47,13 +46,14 @@ type Budget struct {
 }
 
 // placed explains a pod on a node.
-func (w *World) placed(p *Pod, pod *corev1.Pod, now time.Time) {
+func (w *World) placed(p *Pod, pod *corev1.Pod) {
 	situation := w.situation(pod)
-	p.Taints = w.onNode(now, pod, &situation)
-	if e, leaves := w.Evictions.At(now).Eviction(&situation); leaves {
+	p.Taints = w.onNode(pod, &situation)
+	moment := w.Evictions.At(w.Now)
+	if e, leaves := moment.Eviction(&situation); leaves {
 		p.Leaves = cli.TimeOrNone(e.At)
-		p.Eviction = w.eviction(&situation.Pod, &e)
-		w.leaving(p, pod, &e, now)
+		p.Eviction = evictionOf(moment, &situation.Pod, &e)
+		w.leaving(p, pod, &e)
 		return
 	}
 	causes := []Cause{{CauseUntainted, "no taint with effect NoExecute holds for it"}}
@@ -73,8 +73,8 @@ func (w *World) placed(p *Pod, pod *corev1.Pod, now time.Time) {
 // match them.
 func (w *World) tolerated(p *Pod, situation *tracker.Situation) []string {
 	var words []string
-	for i := range p.Taints {
-		if t := &p.Taints[i]; t.Tolerated && strings.HasSuffix(t.Taint, ":"+string(corev1.TaintEffectNoExecute)) {
+	for _, t := range p.Taints {
+		if t.Tolerated && strings.HasSuffix(t.Taint, ":"+string(corev1.TaintEffectNoExecute)) {
 			text := t.Taint + " of its node (toleration " + t.By
 			if strings.HasPrefix(p.Controller, "DaemonSet/") && strings.HasPrefix(t.By, "node.kubernetes.io/") {
 				text += ", which the DaemonSet controller adds"
@@ -82,10 +82,9 @@ func (w *World) tolerated(p *Pod, situation *tracker.Situation) []string {
 			words = append(words, text+")")
 		}
 	}
-	for i := range situation.Devices {
-		used := &situation.Devices[i]
-		for j := range used.Taints {
-			m := matchDevice(used.Tolerations, &used.Taints[j])
+	for _, used := range situation.Devices {
+		for _, taint := range used.Taints {
+			m := matchDevice(used.Tolerations, &taint)
 			words = append(words, m.Taint+" of device "+used.ID.String()+" ("+m.Source+"; toleration "+m.By+" of claim "+used.Claim.Name+")")
 		}
 	}
@@ -93,22 +92,22 @@ func (w *World) tolerated(p *Pod, situation *tracker.Situation) []string {
 }
 
 // leaving explains a pod that has to leave, now or later.
-func (w *World) leaving(p *Pod, pod *corev1.Pod, e *evictions.Eviction, now time.Time) {
+func (w *World) leaving(p *Pod, pod *corev1.Pod, e *evictions.Eviction) {
 	reason := &e.Because[0]
-	cause := Cause{causeOf(reason), w.why(pod, reason, now)}
+	cause := Cause{causeOf(reason), w.why(pod, reason)}
 	node := "node " + pod.Spec.NodeName
 	switch {
 	case e.State == evictions.Protected:
 		p.Leaves = cli.TimeOrNone(e.Hold.Until)
-		p.conclude(Held, "Stays on "+node, Cause{CauseProtected, e.Hold.By + " protects it from " + w.taintOf(reason) + ", because of which it would leave" + until(&e.Hold, now)})
-	case !e.Hold.None() && e.At.After(now):
-		p.conclude(Held, "Held on "+node+", which it would have to leave "+in(e.At, now), holdCause(p, e, now), cause)
+		p.conclude(Held, "Stays on "+node, Cause{CauseProtected, e.Hold.By + " protects it from " + w.taintOf(reason) + ", because of which it would leave" + w.until(&e.Hold)})
+	case !e.Hold.None() && e.At.After(w.Now):
+		p.conclude(Held, "Held on "+node+", which it would have to leave "+in(e.At, w.Now), w.holdCause(p, e), cause)
 	case !e.Hold.None():
-		p.conclude(Held, "Held on "+node+", which it had to leave "+ago(e.At, now), holdCause(p, e, now), cause)
-	case e.At.After(now):
-		p.conclude(Leaving, "Has to leave "+node+" "+in(e.At, now), cause)
+		p.conclude(Held, "Held on "+node+", which it had to leave "+ago(e.At, w.Now), w.holdCause(p, e), cause)
+	case e.At.After(w.Now):
+		p.conclude(Leaving, "Has to leave "+node+" "+in(e.At, w.Now), cause)
 	default:
-		p.conclude(Due, "Has to leave "+node+" now (due "+ago(e.At, now)+")", cause)
+		p.conclude(Due, "Has to leave "+node+" now (due "+ago(e.At, w.Now)+")", cause)
 	}
 }
 
@@ -129,7 +128,7 @@ func (w *World) taintOf(reason *decide.Reason) string {
 }
 
 // why describes a reason to leave, with the toleration that ends first, which the evictor uses.
-func (w *World) why(pod *corev1.Pod, reason *decide.Reason, now time.Time) string {
+func (w *World) why(pod *corev1.Pod, reason *decide.Reason) string {
 	var m Taint
 	claim := ""
 	if reason.Device == (device.ID{}) {
@@ -137,9 +136,8 @@ func (w *World) why(pod *corev1.Pod, reason *decide.Reason, now time.Time) strin
 		m = match(w.Rules, pod.Spec.Tolerations, &native)
 	} else {
 		claim = " of claim " + reason.Claim.Name
-		situation := w.situation(pod)
-		for i := range situation.Devices {
-			if used := &situation.Devices[i]; used.ID == reason.Device && used.Claim == reason.Claim {
+		for _, used := range w.situation(pod).Devices {
+			if used.ID == reason.Device && used.Claim == reason.Claim {
 				tolerations := slices.Clone(used.Tolerations)
 				slices.SortStableFunc(tolerations, func(a, b resourcev1.DeviceToleration) int { return cmp.Compare(lasting(&a), lasting(&b)) })
 				m = matchDevice(tolerations, &reason.Taint)
@@ -153,11 +151,11 @@ func (w *World) why(pod *corev1.Pod, reason *decide.Reason, now time.Time) strin
 	}
 	text := w.taintOf(reason)
 	switch {
-	case reason.Tolerated && reason.At.After(now):
+	case reason.Tolerated && reason.At.After(w.Now):
 		return text + " is tolerated for a while, which ends then (toleration " + m.By + claim + ")"
 	case reason.Tolerated:
 		return text + " was tolerated for a while, which is over (toleration " + m.By + claim + ")"
-	case reason.At.After(now):
+	case reason.At.After(w.Now):
 		return text + " counts from then on, and is not tolerated" + near
 	default:
 		return text + " is not tolerated" + near
@@ -172,33 +170,24 @@ func lasting(t *resourcev1.DeviceToleration) int64 {
 	return *t.TolerationSeconds
 }
 
-// eviction returns how a pod is evicted because of the first reason.
-func (w *World) eviction(pod *tracker.Pod, found *evictions.Eviction) *Eviction {
-	e := &Eviction{By: found.By, Method: string(v1alpha1.EvictionMethodDelete)}
-	for _, budget := range w.Tracker.Budgets(pod.Namespace) {
+// evictionOf returns how a pod is evicted because of the first reason.
+func evictionOf(moment *evictions.Moment, pod *tracker.Pod, found *evictions.Eviction) *Eviction {
+	way := &found.Way
+	e := &Eviction{By: found.By, Policy: found.Policy, Protected: way.Protected, Method: string(v1alpha1.EvictionMethodDelete)}
+	for _, budget := range moment.Tracker.Budgets(pod.Namespace) {
 		if budget.Guards(pod) {
 			e.Budgets = append(e.Budgets, Budget{Name: budget.Name, Allowed: budget.Allowed})
 		}
 	}
-	if found.By != evictions.ByTollgate {
-		return e
-	}
-	subject := decide.SubjectOf(pod, w.Evictions.Namespaces)
-	way, err := decide.Treat(w.Evictions.Set, &found.Because[0], &subject)
-	if err != nil {
-		return e // Without the labels of the namespace no policy applies, as in forecasts.
-	}
 	if way.Policy != nil {
-		e.Policy, e.Method, e.Paused, e.Protected = way.Policy.Name, string(way.Policy.Method), way.Policy.Paused, way.Protected
+		e.Method, e.Paused = string(way.Policy.Method), way.Policy.Paused
 		if after := way.Policy.DeleteAfter; after != nil {
 			e.DeleteAfter = &metav1.Duration{Duration: *after}
 		}
 	}
 	for _, breaker := range way.Breakers {
 		e.Breakers = append(e.Breakers, breaker.Name)
-		if slices.ContainsFunc(w.Evictions.Policies, func(stored v1alpha1.EvictionPolicy) bool {
-			return stored.Name == breaker.Name && stored.Status.Breaker != nil && stored.Status.Breaker.Tripped != nil
-		}) {
+		if _, tripped := moment.Tripped[breaker.UID]; tripped {
 			e.Tripped = append(e.Tripped, breaker.Name)
 		}
 	}
@@ -206,8 +195,8 @@ func (w *World) eviction(pod *tracker.Pod, found *evictions.Eviction) *Eviction 
 }
 
 // holdCause returns the hold of a pod.
-func holdCause(p *Pod, e *evictions.Eviction, now time.Time) Cause {
-	why, end := strings.TrimSuffix(e.Hold.Why, "."), until(&e.Hold, now)
+func (w *World) holdCause(p *Pod, e *evictions.Eviction) Cause {
+	why, end := strings.TrimSuffix(e.Hold.Why, "."), w.until(&e.Hold)
 	switch e.Hold.Reason {
 	case checks.Paused:
 		return Cause{CausePaused, e.Hold.By + " is paused" + end}
@@ -215,7 +204,7 @@ func holdCause(p *Pod, e *evictions.Eviction, now time.Time) Cause {
 		return Cause{CauseBreaker, "the breaker of " + e.Hold.By + " has let as many pods go as it may, until an EvictionApproval or the end of its window" + end}
 	case checks.Budget:
 		if after := p.Eviction.DeleteAfter; after != nil && e.Hold.Until.Equal(e.At.Add(after.Duration)) {
-			end = "; it is deleted " + in(e.Hold.Until, now) + " all the same (deleteAfter)"
+			end = "; it is deleted " + in(e.Hold.Until, w.Now) + " all the same (deleteAfter)"
 		}
 		switch budgets := p.Eviction.Budgets; {
 		case !strings.HasPrefix(e.Hold.By, "PodDisruptionBudget/"): // The API server refused the eviction.
@@ -231,9 +220,9 @@ func holdCause(p *Pod, e *evictions.Eviction, now time.Time) Cause {
 }
 
 // until returns when a hold ends; empty for never.
-func until(hold *evictions.Hold, now time.Time) string {
+func (w *World) until(hold *evictions.Hold) string {
 	if hold.Until.IsZero() {
 		return ""
 	}
-	return "; it leaves " + in(hold.Until, now) + " all the same"
+	return "; it leaves " + in(hold.Until, w.Now) + " all the same"
 }

@@ -3,7 +3,6 @@ package explain
 import (
 	"context"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,11 +111,11 @@ type Gate struct {
 }
 
 // Pod explains a pod of the namespace of the world. Errors are those of expressions of policies.
-func (w *World) Pod(ctx context.Context, namespace, name string, now time.Time) (*Pod, error) {
+func (w *World) Pod(ctx context.Context, namespace, name string) (*Pod, error) {
 	p := &Pod{Kind: "Pod", Namespace: namespace, Name: name, Missing: w.Missing()}
 	pod := named(w.Pods, name)
 	if pod == nil {
-		w.gone(p, now)
+		w.gone(p)
 		return p, nil
 	}
 	p.UID, p.Node, p.Created = pod.UID, pod.Spec.NodeName, &pod.CreationTimestamp
@@ -125,22 +124,22 @@ func (w *World) Pod(ctx context.Context, namespace, name string, now time.Time) 
 	}
 	p.Events = shown(w.newest(func(e *corev1.Event) bool { return e.InvolvedObject.UID == pod.UID }))
 	for _, ref := range tracker.PodOf(pod).Claims {
-		p.Claims = append(p.Claims, *w.explainClaim(ctx, pod.Namespace, ref.Name, now))
+		p.Claims = append(p.Claims, *w.explainClaim(ctx, pod.Namespace, ref.Name))
 	}
 	if err := w.policiesOf(ctx, p, pod); err != nil {
 		return nil, err
 	}
 	switch over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; {
 	case pod.DeletionTimestamp != nil:
-		w.terminating(p, pod, now)
+		w.terminating(p, pod)
 	case over:
 		p.conclude(Finished, "Over", Cause{CausePhase, "its phase is " + string(pod.Status.Phase) + because(pod.Status.Reason, pod.Status.Message)})
 	case pod.Spec.NodeName != "":
-		w.placed(p, pod, now)
+		w.placed(p, pod)
 	case len(pod.Spec.SchedulingGates) > 0:
 		w.gated(p, pod)
 	default:
-		w.pending(p, pod, now)
+		w.pending(p, pod)
 	}
 	return p, nil
 }

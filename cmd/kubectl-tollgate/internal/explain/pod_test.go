@@ -312,7 +312,7 @@ spec: {gates: [example.com/queue], owners: [{kind: Group, apiGroup: rbac.authori
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := worldOf(t, test.world...).Pod(t.Context(), "ml", "p", noon)
+			got, err := worldOf(t, test.world...).Pod(t.Context(), "ml", "p")
 			require.NoError(t, err)
 			require.Equal(t, test.answer, got.Answer)
 			require.Equal(t, test.state, got.State)

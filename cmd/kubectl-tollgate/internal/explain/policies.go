@@ -36,18 +36,9 @@ type Ruling struct {
 
 // Placement has the values of PlacementPolicies.
 type Placement struct {
-	Gifts []Gift `json:"gifts,omitempty"`
+	Gifts []placement.Gift `json:"gifts,omitempty"`
 	// Unknown are policies that may match, by name, with the reason.
 	Unknown map[string]string `json:"unknown,omitempty"`
-}
-
-// Gift is a value that policies set.
-type Gift struct {
-	Policies []string `json:"policies"`
-	Field    string   `json:"field"`
-	Value    string   `json:"value"`
-	// Has is true if the object has it, from a policy or its author.
-	Has bool `json:"has"`
 }
 
 // policiesOf evaluates the policies about a pod.
@@ -135,7 +126,7 @@ func (w *World) placement(
 	for _, gift := range gifts(matching) {
 		gift.Policies = slices.DeleteFunc(slices.Clone(gift.Policies), func(name string) bool { _, is := found.Unknown[name]; return is })
 		if len(gift.Policies) > 0 {
-			found.Gifts = append(found.Gifts, Gift(gift))
+			found.Gifts = append(found.Gifts, gift)
 		}
 	}
 	if len(found.Gifts)+len(found.Unknown) > 0 {
@@ -160,7 +151,7 @@ func (w *World) rulings(ctx context.Context, p *Pod, pod *corev1.Pod) error {
 	}
 	for _, r := range rulings {
 		p.Tolerations = append(p.Tolerations, Ruling{
-			Toleration: tolerationWords(&pod.Spec.Tolerations[r.Index]), Policy: r.Policy, Granted: r.Granted, Allowed: r.Allowed, Warns: !r.Denies,
+			Toleration: tolerationWords(pod.Spec.Tolerations[r.Index]), Policy: r.Policy, Granted: r.Granted, Allowed: r.Allowed, Warns: !r.Denies,
 		})
 	}
 	return nil
@@ -182,8 +173,8 @@ func requested(pod *corev1.Pod) []string {
 		}
 	}
 	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range containers {
-			collect(containers[i].Resources.Requests)
+		for _, c := range containers {
+			collect(c.Resources.Requests)
 		}
 	}
 	if pod.Spec.Resources != nil {

@@ -30,7 +30,7 @@ spec:
   containers: [{name: c, resources: {requests: {example.com/fpga: "1"}}}]
   resourceClaims: [{name: g, resourceClaimName: gpu}]
 `)
-	got, err := w.Pod(t.Context(), "ml", "p", noon)
+	got, err := w.Pod(t.Context(), "ml", "p")
 	require.NoError(t, err)
 	given := map[string]bool{}
 	for _, g := range got.Placement.Gifts {
@@ -55,7 +55,7 @@ spec:
   match: {namespaces: [ml], matchConditions: [{name: who, expression: "request.userInfo.username == ''"}]}
   claim: {tolerations: [{key: b, operator: Exists}]}
 `)
-	got, err := w.Claim(t.Context(), "ml", "gpu", noon)
+	got, err := w.Claim(t.Context(), "ml", "gpu")
 	require.NoError(t, err)
 	require.Len(t, got.Placement.Gifts, 1)
 	require.Equal(t, []string{"given"}, got.Placement.Gifts[0].Policies)
@@ -65,7 +65,7 @@ spec:
 func TestAClaimForAllDevicesOfANodeIsNotBlockedByOneOfThem(t *testing.T) {
 	t.Parallel()
 	all := strings.Replace(claim("", ""), "ExactCount, count: 1,", "All,", 1)
-	got, err := worldOf(t, gpus, gpuClass, all).Claim(t.Context(), "ml", "gpu", noon)
+	got, err := worldOf(t, gpus, gpuClass, all).Claim(t.Context(), "ml", "gpu")
 	require.NoError(t, err)
 	require.Contains(t, got.Answer, "nothing is known here that is against it")
 }
@@ -92,7 +92,7 @@ status: {allocation: {devices: {results: [{request: r, ` + access + ` driver: gp
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := worldOf(t, gpus, gpuClass, test.theirs, claim(test.ours, "")).Claim(t.Context(), "ml", "gpu", noon)
+			got, err := worldOf(t, gpus, gpuClass, test.theirs, claim(test.ours, "")).Claim(t.Context(), "ml", "gpu")
 			require.NoError(t, err)
 			require.Equal(t, test.free, got.Requests[0].Candidates.Free)
 			require.Equal(t, 1-test.free, got.Requests[0].Candidates.Taken)
@@ -107,16 +107,16 @@ func TestWhatIsUnreadIsNotToldAsAbsent(t *testing.T) {
 		resource := schema.GroupResource{Resource: name}
 		require.NoError(t, w.Lack(apierrors.NewForbidden(resource, "", nil), "list", resource, ""))
 	}
-	got, err := w.Pod(t.Context(), "ml", "p", noon)
+	got, err := w.Pod(t.Context(), "ml", "p")
 	require.NoError(t, err)
 	require.Contains(t, got.Answer, "g (it is not known which GatePolicy guards it)")
-	got, err = w.Pod(t.Context(), "ml", "q", noon)
+	got, err = w.Pod(t.Context(), "ml", "q")
 	require.NoError(t, err)
 	require.NotContains(t, got.Answer, "does not exist")
-	found, err := w.Claim(t.Context(), "ml", "gpu", noon)
+	found, err := w.Claim(t.Context(), "ml", "gpu")
 	require.NoError(t, err)
 	require.Contains(t, found.Answer, "It is not known")
-	require.Contains(t, w.Device(t.Context(), device.ID{Driver: "d", Pool: "p", Name: "n"}, noon).Answer, "It is not known whether")
+	require.Contains(t, w.Device(t.Context(), device.ID{Driver: "d", Pool: "p", Name: "n"}).Answer, "It is not known whether")
 }
 
 func TestAClaimWithAlternativesIsBlockedWhenAllAre(t *testing.T) {
@@ -135,10 +135,10 @@ spec:
       - {name: good, deviceClassName: gpus, ` + second + `}
 `
 	}
-	got, err := worldOf(t, gpus, gpuClass, alternatives("allocationMode: ExactCount, count: 1")).Claim(t.Context(), "ml", "gpu", noon)
+	got, err := worldOf(t, gpus, gpuClass, alternatives("allocationMode: ExactCount, count: 1")).Claim(t.Context(), "ml", "gpu")
 	require.NoError(t, err)
 	require.Contains(t, got.Answer, "nothing is known here that is against it")
-	got, err = worldOf(t, gpus, gpuClass, alternatives(`allocationMode: All, selectors: [{cel: {expression: "device.attributes['gpu.example.com'].model == 'A100'"}}]`)).Claim(t.Context(), "ml", "gpu", noon)
+	got, err = worldOf(t, gpus, gpuClass, alternatives(`allocationMode: All, selectors: [{cel: {expression: "device.attributes['gpu.example.com'].model == 'A100'"}}]`)).Claim(t.Context(), "ml", "gpu")
 	require.NoError(t, err)
 	require.Equal(t, "It is not allocated, and cannot be: DeviceClass none of request r/best does not exist, and request r/good asks for all of 1 device (DeviceClass gpus), of which 1 has taints that it does not tolerate: worn:NoSchedule (its driver in ResourceSlice gpus; 1 device).", got.Answer)
 }

@@ -97,9 +97,9 @@ func (r *reader) events(ctx context.Context) error {
 	for _, q := range queries {
 		source := state.NewSource(r.Clients, state.EventResource, r.Kubernetes.CoreV1().Events(q.namespace), &corev1.Event{})
 		source.FieldSelector = fields.OneTermEqualSelector(q.field, q.value).String()
-		err := source.Each(ctx, r.Clients, func(object runtime.Object) error {
+		err := source.Each(ctx, r.Clients, "", func(object runtime.Object) error {
 			if event, ok := object.(*corev1.Event); ok {
-				r.world.Events = append(r.world.Events, *event)
+				r.world.Events = append(r.world.Events, event)
 				r.world.Evictions.Events.Add(event)
 			}
 			return nil
@@ -120,8 +120,8 @@ func (r *reader) devices(ctx context.Context) error {
 	if _, err := r.Version(ctx, state.SliceResource, "v1"); err != nil {
 		return r.world.Lack(err, "list", state.SliceResource, "")
 	}
-	for i := range r.world.Patches {
-		r.inventory.AddPatch(&r.world.Patches[i])
+	for _, patch := range r.world.Patches {
+		r.inventory.AddPatch(&patch)
 	}
 	for name, rule := range r.world.Rule {
 		kept, _ := r.world.Tracker.Rule(name)
@@ -132,7 +132,7 @@ func (r *reader) devices(ctx context.Context) error {
 		state.NewSource(r.Clients, state.ClassResource, client.DeviceClasses(), &resourcev1.DeviceClass{}),
 		state.NewSource(r.Clients, state.SliceResource, client.ResourceSlices(), &resourcev1.ResourceSlice{}),
 	} {
-		err := source.Each(ctx, r.Clients, func(object runtime.Object) error {
+		err := source.Each(ctx, r.Clients, "", func(object runtime.Object) error {
 			if class, ok := object.(*resourcev1.DeviceClass); ok {
 				classes[class.Name] = class
 			}
@@ -144,4 +144,33 @@ func (r *reader) devices(ctx context.Context) error {
 	}
 	r.world.Classes, r.world.Inventory = classes, r.inventory
 	return nil
+}
+
+// World is the state of a cluster from which explanations follow. It has all nodes, and the pods
+// and claims of one namespace. It is read-only.
+type World struct {
+	*state.Cluster
+
+	// Evictions returns the eviction and the hold of a pod.
+	Evictions *evictions.Cluster
+	// Namespace is the namespace of the pods and claims; nil if unknown.
+	Namespace *corev1.Namespace
+
+	// Inventory has the device that is explained, or else all, with the claims of all namespaces. It
+	// is nil if devices are not known.
+	Inventory *devices.Inventory
+	// Classes are the DeviceClasses, by name.
+	Classes map[string]*resourcev1.DeviceClass
+
+	// Events are, in no order: events of the object, those about pods that could not be created,
+	// and those about evictions on the objects with taints.
+	Events []*corev1.Event
+}
+
+// named returns the object with a name, or nil.
+func named[T interface{ GetName() string }](objects []T, name string) (object T) {
+	if at := slices.IndexFunc(objects, func(o T) bool { return o.GetName() == name }); at >= 0 {
+		object = objects[at]
+	}
+	return object
 }

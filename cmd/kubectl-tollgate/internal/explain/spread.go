@@ -85,11 +85,11 @@ func spreadOf(spreading *spread.Spreading, cluster *spread.Cluster, own *spread.
 		s.Honor, s.Ignore = measure(both.Honor, i), measure(both.Ignore, i)
 		s.Domains = domains(&own.Counts[i], &both.Honor.Counts[i], &both.Ignore.Counts[i])
 		s.Excluded = excluded(cluster, &own.Counts[i])
-		for j := range wedges {
-			if wedges[j].Constraint.Index == c.Index {
-				s.Stuck = wedges[j].Domains
-				for k := range wedges[j].Taints {
-					s.Taints = append(s.Taints, wedges[j].Taints[k].ToString())
+		for _, wedge := range wedges {
+			if wedge.Constraint.Index == c.Index {
+				s.Stuck = wedge.Domains
+				for _, taint := range wedge.Taints {
+					s.Taints = append(s.Taints, taint.ToString())
 				}
 			}
 		}
@@ -101,8 +101,8 @@ func spreadOf(spreading *spread.Spreading, cluster *spread.Cluster, own *spread.
 func measure(filtered *spread.Filtered, constraint int) Measure {
 	count := &filtered.Counts[constraint]
 	m := Measure{Minimum: count.Minimum(), Domains: len(count.Domains)}
-	for i := range filtered.Verdicts {
-		if skew := &filtered.Verdicts[i].Skews[constraint]; !skew.Missing && !skew.Exceeds {
+	for _, verdict := range filtered.Verdicts {
+		if skew := verdict.Skews[constraint]; !skew.Missing && !skew.Exceeds {
 			m.Allows++
 		}
 	}
@@ -156,8 +156,8 @@ func excluded(cluster *spread.Cluster, count *spread.Count) []ExcludedNodes {
 // would help.
 func spreadCause(p *Pod, full []string) Cause {
 	var words []string
-	for i := range p.Spread {
-		if text := p.Spread[i].exceeding(); text != "" {
+	for _, s := range p.Spread {
+		if text := s.exceeding(); text != "" {
 			words = append(words, text)
 		}
 	}

@@ -2,7 +2,6 @@ package explain
 
 import (
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -49,8 +48,8 @@ func matchDevice(tolerations []resourcev1.DeviceToleration, taint *tracker.Taint
 	native := resourcev1.DeviceTaint{Key: taint.Key, Value: taint.Value, Effect: resourcev1.DeviceTaintEffect(taint.Effect)}
 	m := Taint{Taint: taint.String(), Source: sourceWords(taint.Author()), Since: cli.TimeOrNone(taint.TimeAdded)}
 	ofNodes := make([]corev1.Toleration, len(tolerations))
-	for i := range tolerations {
-		ofNodes[i] = tolerationOf(&tolerations[i])
+	for i, t := range tolerations {
+		ofNodes[i] = tolerationOf(t)
 	}
 	m.match(true, "the", ofNodes, &corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}, func(i int) bool {
 		return resourceclaim.ToleratesTaint(tolerations[i], native)
@@ -61,8 +60,7 @@ func matchDevice(tolerations []resourcev1.DeviceToleration, taint *tracker.Taint
 // match sets the first toleration that matches a taint, or else why those of its key do not.
 // Comparing is true if comparison operators are honoured.
 func (m *Taint) match(comparing bool, whose string, tolerations []corev1.Toleration, taint *corev1.Taint, tolerates func(i int) bool) {
-	for i := range tolerations {
-		t := &tolerations[i]
+	for i, t := range tolerations {
 		if tolerates(i) {
 			m.Tolerated, m.By, m.Near = true, tolerationWords(t), nil
 			return
@@ -89,8 +87,8 @@ func repels(effect corev1.TaintEffect) bool {
 }
 
 // leaves returns when a pod has to leave because of one taint alone; nil for never.
-func (w *World) leaves(now time.Time, alone tracker.Situation) *metav1.Time {
-	decision := w.Rules.Decide(now, alone)
+func (w *World) leaves(alone tracker.Situation) *metav1.Time {
+	decision := w.Rules.Decide(w.Now, alone)
 	if decision.Verdict != decide.EvictAt {
 		return nil
 	}
@@ -98,19 +96,18 @@ func (w *World) leaves(now time.Time, alone tracker.Situation) *metav1.Time {
 }
 
 // onNode returns the taints of the node of a pod.
-func (w *World) onNode(now time.Time, pod *corev1.Pod, situation *tracker.Situation) []Taint {
-	node := w.node(pod.Spec.NodeName)
+func (w *World) onNode(pod *corev1.Pod, situation *tracker.Situation) []Taint {
+	node := named(w.Nodes, pod.Spec.NodeName)
 	if node == nil {
 		return nil
 	}
 	var taints []Taint
-	for i := range node.Spec.Taints {
-		taint := &node.Spec.Taints[i]
-		m := match(w.Rules, pod.Spec.Tolerations, taint)
+	for _, taint := range node.Spec.Taints {
+		m := match(w.Rules, pod.Spec.Tolerations, &taint)
 		m.Source = "node " + node.Name
 		at := slices.IndexFunc(situation.Taints, func(t tracker.Taint) bool { return t.Key == taint.Key && t.Effect == taint.Effect })
 		if at >= 0 {
-			m.Leaves = w.leaves(now, tracker.Situation{Pod: situation.Pod, Taints: situation.Taints[at : at+1]})
+			m.Leaves = w.leaves(tracker.Situation{Pod: situation.Pod, Taints: situation.Taints[at : at+1]})
 		}
 		taints = append(taints, m)
 	}

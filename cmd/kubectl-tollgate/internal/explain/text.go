@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/policy/placement"
 )
 
 // write writes the explanation.
@@ -36,7 +37,7 @@ func (p *Pod) write(page *page) {
 		}
 		page.item(gate.Name, gate.Opens)
 	}
-	table(page, "Nodes", []string{"COUNT", "VERDICT", "TAINTS", "NODES"}, p.Nodes, func(s *NodeSet) []string {
+	table(page, "Nodes", []string{"COUNT", "VERDICT", "TAINTS", "NODES"}, p.Nodes, func(s NodeSet) []string {
 		verdict := map[Standing]string{NotSelected: "not what it requires", Cordoned: "cordoned", Tainted: "tainted", TooFull: "topology spread", Open: "open"}
 		names := cli.Few(s.Nodes)
 		if page.wide {
@@ -44,18 +45,18 @@ func (p *Pod) write(page *page) {
 		}
 		return []string{strconv.Itoa(len(s.Nodes)), verdict[s.Standing], strings.Join(s.Taints, ", "), names}
 	})
-	table(page, "Taints of its node", []string{"TAINT", "FROM", "SINCE", "TOLERATION", "LEAVES"}, p.Taints, func(t *Taint) []string {
+	table(page, "Taints of its node", []string{"TAINT", "FROM", "SINCE", "TOLERATION", "LEAVES"}, p.Taints, func(t Taint) []string {
 		return []string{t.Taint, t.carrier(), page.when(t.Since), t.toleration(), page.leaves(t)}
 	})
-	for i := range p.Claims {
-		page.section("Claim " + p.Claims[i].Name)
-		page.paragraph("", p.Claims[i].Answer)
-		page.claim(&p.Claims[i])
+	for _, claim := range p.Claims {
+		page.section("Claim " + claim.Name)
+		page.paragraph("", claim.Answer)
+		page.claim(&claim)
 	}
-	for i := range p.Spread {
-		page.spread(&p.Spread[i])
+	for _, s := range p.Spread {
+		page.spread(&s)
 	}
-	table(page, "TolerationPolicies about its tolerations, as far as is known without who made it", []string{"TOLERATION", "POLICY", "VERDICT", "ALLOWED"}, p.Tolerations, func(r *Ruling) []string {
+	table(page, "TolerationPolicies about its tolerations, as far as is known without who made it", []string{"TOLERATION", "POLICY", "VERDICT", "ALLOWED"}, p.Tolerations, func(r Ruling) []string {
 		row := []string{r.Toleration, r.Policy, "granted", ""}
 		switch {
 		case !r.Granted && r.Warns:
@@ -84,13 +85,13 @@ func (p *page) eviction(e *Eviction) {
 	if e.Paused {
 		p.fact("Paused", "yes, EvictionPolicy "+e.Policy+" is")
 	}
-	p.fact("Breakers", strings.Join(e.Breakers, ", "))
-	p.fact("Tripped", strings.Join(e.Tripped, ", "))
+	p.fact("Breakers", e.Breakers...)
+	p.fact("Tripped", e.Tripped...)
 	var budgets []string
 	for _, b := range e.Budgets {
 		budgets = append(budgets, fmt.Sprintf("%s (%d may go now)", b.Name, b.Allowed))
 	}
-	p.fact("Budgets", strings.Join(budgets, ", "))
+	p.fact("Budgets", budgets...)
 }
 
 // carrier returns the kind and the name of the source.
@@ -108,7 +109,7 @@ func (t *Taint) toleration() string {
 	}
 }
 
-func (p *page) leaves(t *Taint) string {
+func (p *page) leaves(t Taint) string {
 	if t.Leaves == nil {
 		return "never"
 	}
@@ -116,7 +117,7 @@ func (p *page) leaves(t *Taint) string {
 }
 
 func (p *page) claim(c *Claim) {
-	table(p, "Requests of claim "+c.Name, []string{"REQUEST", "CLASS", "ASKS", "TOLERATIONS", "SELECTS", "TAINTED", "TAKEN", "FREE"}, c.Requests, func(r *Request) []string {
+	table(p, "Requests of claim "+c.Name, []string{"REQUEST", "CLASS", "ASKS", "TOLERATIONS", "SELECTS", "TAINTED", "TAKEN", "FREE"}, c.Requests, func(r Request) []string {
 		counts := []string{"", "", "", ""}
 		if d := r.Candidates; d != nil {
 			counts = []string{strconv.Itoa(d.Selected), strconv.Itoa(d.Tainted), strconv.Itoa(d.Taken), strconv.Itoa(d.Free)}
@@ -124,17 +125,15 @@ func (p *page) claim(c *Claim) {
 		return append([]string{r.Name, r.Class, r.count(), strings.Join(r.Tolerations, ", ")}, counts...)
 	})
 	var rows [][]string
-	for i := range c.Devices {
-		d := &c.Devices[i]
+	for _, d := range c.Devices {
 		if len(d.Taints) == 0 {
 			rows = append(rows, []string{d.Device, d.Request, "", "", "", ""})
 		}
-		for j := range d.Taints {
-			t := &d.Taints[j]
+		for _, t := range d.Taints {
 			rows = append(rows, []string{d.Device, d.Request, t.Taint, t.carrier(), t.toleration(), p.leaves(t)})
 		}
 	}
-	table(p, "Devices of claim "+c.Name, []string{"DEVICE", "REQUEST", "TAINT", "FROM", "TOLERATION", "LEAVES"}, rows, func(row *[]string) []string { return *row })
+	table(p, "Devices of claim "+c.Name, []string{"DEVICE", "REQUEST", "TAINT", "FROM", "TOLERATION", "LEAVES"}, rows, func(row []string) []string { return row })
 }
 
 func (p *page) spread(s *Spread) {
@@ -158,14 +157,14 @@ func (p *page) spread(s *Spread) {
 			return strconv.Itoa(*of)
 		}
 	}
-	table(p, "Domains of "+s.TopologyKey, []string{"DOMAIN", "NODES", "PODS", "SKEW IF HONOR", "SKEW IF IGNORE"}, s.Domains, func(d *Domain) []string {
+	table(p, "Domains of "+s.TopologyKey, []string{"DOMAIN", "NODES", "PODS", "SKEW IF HONOR", "SKEW IF IGNORE"}, s.Domains, func(d Domain) []string {
 		nodes := "none counts"
 		if d.Counts {
 			nodes = strconv.Itoa(d.Nodes)
 		}
 		return []string{d.Value, nodes, strconv.Itoa(d.Pods), skew(d.Honor), skew(d.Ignore)}
 	})
-	table(p, "Nodes that do not count", []string{"COUNT", "WHY", "NODES"}, s.Excluded, func(e *ExcludedNodes) []string {
+	table(p, "Nodes that do not count", []string{"COUNT", "WHY", "NODES"}, s.Excluded, func(e ExcludedNodes) []string {
 		return []string{strconv.Itoa(len(e.Nodes)), e.Why, cli.Few(e.Nodes)}
 	})
 }
@@ -174,21 +173,20 @@ func (p *page) placement(found *Placement) {
 	if found == nil {
 		return
 	}
-	table(p, "Given by PlacementPolicies", []string{"POLICY", "STATE", "FIELD", "VALUE"}, found.Gifts, func(g *Gift) []string {
+	table(p, "Given by PlacementPolicies", []string{"POLICY", "STATE", "FIELD", "VALUE"}, found.Gifts, func(g placement.Gift) []string {
 		has := "lacks it"
 		if g.Has {
 			has = "has it"
 		}
 		return []string{strings.Join(g.Policies, ", "), has, g.Field, g.Value}
 	})
-	table(p, "PlacementPolicies of which it is not known whether they match", []string{"POLICY", "WHY"}, slices.Sorted(maps.Keys(found.Unknown)), func(name *string) []string {
-		return []string{*name, found.Unknown[*name]}
+	table(p, "PlacementPolicies of which it is not known whether they match", []string{"POLICY", "WHY"}, slices.Sorted(maps.Keys(found.Unknown)), func(name string) []string {
+		return []string{name, found.Unknown[name]}
 	})
 }
 
 func (p *page) events(events []Event) {
-	for i := range events {
-		e := &events[i]
+	for i, e := range events {
 		if i == 0 {
 			p.section("Events")
 		}
@@ -197,7 +195,7 @@ func (p *page) events(events []Event) {
 }
 
 func (p *page) fates(fates []Fate) {
-	table(p, "Pods", []string{"NAMESPACE", "POD", "STATE", "WHEN", "BECAUSE OF", "POLICY"}, fates, func(f *Fate) []string {
+	table(p, "Pods", []string{"NAMESPACE", "POD", "STATE", "WHEN", "BECAUSE OF", "POLICY"}, fates, func(f Fate) []string {
 		return []string{f.Namespace, f.Name, string(f.State), p.when(f.At), f.Because, f.Policy}
 	})
 }
@@ -206,7 +204,7 @@ func (p *page) fates(fates []Fate) {
 func (c *Claim) write(page *page) {
 	page.begin(c.Answer)
 	page.fact("Claim", c.Namespace+"/"+c.Name)
-	page.fact("Reserved for", strings.Join(c.ReservedFor, ", "))
+	page.fact("Reserved for", c.ReservedFor...)
 	page.claim(c)
 	page.placement(c.Placement)
 }
@@ -218,13 +216,13 @@ func (n *Node) write(page *page) {
 	if n.Writer != "" {
 		page.fact("Taints", "last written by "+n.Writer+" "+page.when(n.Written))
 	}
-	page.fact("Lacks", strings.Join(n.Lacks, ", "))
-	table(page, "Taints", []string{"TAINT", "SINCE", "MEANS", "REGISTERED BY"}, n.Taints, func(t *NodeTaint) []string {
+	page.fact("Lacks", n.Lacks...)
+	table(page, "Taints", []string{"TAINT", "SINCE", "MEANS", "REGISTERED BY"}, n.Taints, func(t NodeTaint) []string {
 		return []string{t.Taint, page.when(t.Since), t.Means, t.Registers}
 	})
 	titled := false
-	for i := range n.Taints {
-		for _, s := range n.Taints[i].Policies {
+	for _, taint := range n.Taints {
+		for _, s := range taint.Policies {
 			if !titled {
 				page.section("Who may write them")
 			}
@@ -236,7 +234,7 @@ func (n *Node) write(page *page) {
 			if s.Expires != nil {
 				words = append(words, "removed "+page.when(s.Expires))
 			}
-			page.item(n.Taints[i].Taint+", "+s.Policy, strings.Join(words, "; "))
+			page.item(taint.Taint+", "+s.Policy, strings.Join(words, "; "))
 		}
 	}
 	page.fates(n.Pods)
@@ -249,13 +247,12 @@ func (d *Device) write(page *page) {
 	page.fact("Device", d.Name)
 	page.fact("ResourceSlice", d.ResourceSlice)
 	page.fact("Node", d.Node)
-	for _, list := range []struct {
-		name   string
-		values []string
-	}{{"Claims", d.Claims}, {"Patches", d.Patches}, {"Failed", d.Failed}, {"Attributes", d.Attributes}, {"Capacity", d.Capacity}} {
-		page.fact(list.name, strings.Join(list.values, ", "))
-	}
-	table(page, "Taints", []string{"TAINT", "FROM", "SINCE"}, d.Taints, func(t *Taint) []string {
+	page.fact("Claims", d.Claims...)
+	page.fact("Patches", d.Patches...)
+	page.fact("Failed", d.Failed...)
+	page.fact("Attributes", d.Attributes...)
+	page.fact("Capacity", d.Capacity...)
+	table(page, "Taints", []string{"TAINT", "FROM", "SINCE"}, d.Taints, func(t Taint) []string {
 		return []string{t.Taint, t.carrier(), page.when(t.Since)}
 	})
 	page.fates(d.Pods)

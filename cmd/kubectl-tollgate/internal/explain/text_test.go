@@ -99,7 +99,7 @@ func TestTextOfExplanations(t *testing.T) {
 	podOf := func(objects []string) func(t *testing.T) explanation {
 		return func(t *testing.T) explanation {
 			t.Helper()
-			p, err := worldOf(t, objects...).Pod(t.Context(), "ml", "p", noon)
+			p, err := worldOf(t, objects...).Pod(t.Context(), "ml", "p")
 			require.NoError(t, err)
 			return p
 		}
@@ -110,14 +110,14 @@ func TestTextOfExplanations(t *testing.T) {
 		"pod-missing": podOf(nil),
 		"claim": func(t *testing.T) explanation {
 			t.Helper()
-			c, err := worldOf(t, held()...).Claim(t.Context(), "ml", "gpu", noon)
+			c, err := worldOf(t, held()...).Claim(t.Context(), "ml", "gpu")
 			require.NoError(t, err)
 			return c
 		},
-		"node": func(t *testing.T) explanation { t.Helper(); return worldOf(t, held()...).Node("n-1", noon) },
+		"node": func(t *testing.T) explanation { t.Helper(); return worldOf(t, held()...).Node("n-1") },
 		"device": func(t *testing.T) explanation {
 			t.Helper()
-			return worldOf(t, held()...).Device(t.Context(), device.ID{Driver: "gpu.example.com", Pool: "n-1", Name: "gpu-1"}, noon)
+			return worldOf(t, held()...).Device(t.Context(), device.ID{Driver: "gpu.example.com", Pool: "n-1", Name: "gpu-1"})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,7 +45,7 @@ func worldOf(tb testing.TB, texts ...string) *World {
 	require.NoError(tb, scheme.AddToScheme(known))
 	require.NoError(tb, v1alpha1.AddToScheme(known))
 	b := &builder{World: &World{
-		Cluster: &state.Cluster{Tracker: tracker.New()}, Classes: map[string]*resourcev1.DeviceClass{}, Inventory: devices.NewTable(devices.Filter{}), Namespace: &corev1.Namespace{},
+		Cluster: &state.Cluster{Now: noon, Tracker: tracker.New()}, Classes: map[string]*resourcev1.DeviceClass{}, Inventory: devices.NewTable(devices.Filter{}), Namespace: &corev1.Namespace{},
 		Evictions: &evictions.Cluster{
 			Terms: settings.DefaultEviction(), Namespaces: func(string) (labels.Labels, bool) { return labels.Set{}, true },
 		},
@@ -83,7 +83,7 @@ func (b *builder) add(tb testing.TB, object runtime.Object) {
 		b.Pods = append(b.Pods, o)
 		b.Tracker.SetPod(tracker.PodOf(o))
 	case *corev1.Event:
-		b.Events = append(b.Events, *o)
+		b.Events = append(b.Events, o)
 		b.Evictions.Events.Add(o)
 	case *policyv1.PodDisruptionBudget:
 		b.Tracker.SetBudget(tracker.BudgetOf(o))

@@ -76,11 +76,7 @@ func (t *Teller) preview(c change) (Preview, []tracker.Change, error) {
 // Rule previews the write of a DeviceTaintRule of any version. An existing rule with its name
 // keeps its UID and times.
 func (t *Teller) Rule(ctx context.Context, object *unstructured.Unstructured) (Preview, error) {
-	rule, err := informer.RuleOf(object)
-	if err != nil {
-		return Preview{}, err
-	}
-	typed, err := as[resourcev1.DeviceTaintRule](object)
+	typed, rule, err := informer.ReadRule(object)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -127,11 +123,10 @@ func (t *Teller) Patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) 
 		return Preview{}, err
 	}
 	var taints []resourcev1.DeviceTaint
-	for i := range patch.Spec.Devices.Taints {
-		spec := &patch.Spec.Devices.Taints[i]
+	for _, spec := range patch.Spec.Devices.Taints {
 		taint := resourcev1.DeviceTaint{Key: spec.Key, Value: spec.Value, Effect: spec.Effect, TimeAdded: spec.TimeAdded}
 		if taint.TimeAdded.IsZero() {
-			taint.TimeAdded = slicepatch.Since(patch, spec)
+			taint.TimeAdded = slicepatch.Since(patch, &spec)
 		}
 		if taint.TimeAdded.IsZero() {
 			taint.TimeAdded = new(metav1.NewTime(t.cluster.Now.Truncate(time.Second)))
@@ -173,8 +168,8 @@ func (t *Teller) selectors(ctx context.Context, patch *v1alpha1.ResourceSlicePat
 		return nil, err
 	}
 	selectors := make([]device.Selector, 0, len(ids))
-	for i := range ids {
-		target := Target{Driver: ids[i].Driver, Pool: ids[i].Pool, Device: ids[i].Name}
+	for _, id := range ids {
+		target := Target{Driver: id.Driver, Pool: id.Pool, Device: id.Name}
 		selector, _ := device.SelectorOf(target.DeviceSelector())
 		selectors = append(selectors, selector)
 	}
@@ -259,8 +254,8 @@ func (t *Teller) publishedInstead(target *Target) string {
 	const most = 5
 	list := func(text string, ids []device.ID, name func(device.ID) string) string {
 		var names []string
-		for i := range ids {
-			names = append(names, name(ids[i]))
+		for _, id := range ids {
+			names = append(names, name(id))
 		}
 		slices.Sort(names)
 		names = slices.Compact(names)

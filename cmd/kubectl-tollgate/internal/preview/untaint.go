@@ -164,18 +164,17 @@ func bearers(ctx context.Context, clients *cli.Clients) ([]bearer, error) {
 }
 
 // bearersOf returns the bearers of one kind; none where it is not served.
-func bearersOf[T any](
-	ctx context.Context, clients *cli.Clients, resource schema.GroupResource, read func(*unstructured.Unstructured, *T) []bearer, versions ...string,
+func bearersOf(
+	ctx context.Context, clients *cli.Clients, resource schema.GroupResource, read func(*unstructured.Unstructured) ([]bearer, error), versions ...string,
 ) ([]bearer, error) {
 	var all []bearer
 	_, err := clients.EachServed(ctx, resource, func(object *unstructured.Unstructured) error {
-		return cli.As(func(typed *T) error {
-			for _, b := range read(object, typed) {
-				b.carrier = carrier{resource: resource.WithVersion(object.GroupVersionKind().Version), object: object}
-				all = append(all, b)
-			}
-			return nil
-		})(object)
+		found, err := read(object)
+		for _, b := range found {
+			b.carrier = carrier{resource: resource.WithVersion(object.GroupVersionKind().Version), object: object}
+			all = append(all, b)
+		}
+		return err
 	}, versions...)
 	if errors.Is(err, cli.ErrNotServed) {
 		return nil, nil
@@ -183,27 +182,32 @@ func bearersOf[T any](
 	return all, err
 }
 
-func ofRule(object *unstructured.Unstructured, rule *resourcev1.DeviceTaintRule) []bearer {
-	b := bearer{key: rule.Spec.Taint.Key, effect: string(rule.Spec.Taint.Effect), sole: true}
+func ofRule(object *unstructured.Unstructured) ([]bearer, error) {
+	rule, kept, err := informer.ReadRule(object)
+	if err != nil {
+		return nil, err
+	}
+	b := bearer{key: rule.Spec.Taint.Key, effect: string(rule.Spec.Taint.Effect), ofPatch: kept.Patch.Name != "", sole: true}
 	if selector := rule.Spec.DeviceSelector; selector != nil {
-		b.filter, b.selects = &v1alpha1.DevicePatchFilter{Driver: selector.Driver, Pool: selector.Pool, Device: selector.Device}, true
+		b.filter = &v1alpha1.DevicePatchFilter{Driver: selector.Driver, Pool: selector.Pool, Device: selector.Device}
+		b.selects = len(kept.Unsupported) == 0
 	}
-	if kept, err := informer.RuleOf(object); err == nil {
-		b.selects = b.selects && len(kept.Unsupported) == 0
-		b.ofPatch = kept.Patch.Name != ""
-	}
-	return []bearer{b}
+	return []bearer{b}, nil
 }
 
-func ofPatch(_ *unstructured.Unstructured, patch *v1alpha1.ResourceSlicePatch) []bearer {
+func ofPatch(object *unstructured.Unstructured) ([]bearer, error) {
+	patch, err := cli.As[v1alpha1.ResourceSlicePatch](object)
+	if err != nil {
+		return nil, err
+	}
 	var all []bearer
 	devices := &patch.Spec.Devices
-	for i := range devices.Taints {
+	for _, taint := range devices.Taints {
 		all = append(all, bearer{
-			filter: devices.Filter, selects: true, key: devices.Taints[i].Key, effect: string(devices.Taints[i].Effect), sole: len(devices.Taints) == 1,
+			filter: devices.Filter, selects: true, key: taint.Key, effect: string(taint.Effect), sole: len(devices.Taints) == 1,
 		})
 	}
-	return all
+	return all, nil
 }
 
 // overlaps reports whether devices may be of the target, by their names. A nil filter has all.
@@ -251,15 +255,14 @@ func (u *untaintRun) notRemovable(ctx context.Context, clients *cli.Clients, all
 // time, and managers of the status do not count.
 func manager(entries []metav1.ManagedFieldsEntry) string {
 	var first *metav1.ManagedFieldsEntry
-	for i := range entries {
-		entry := &entries[i]
+	for _, entry := range entries {
 		if entry.Subresource != "" || entry.FieldsV1 == nil {
 			continue
 		}
 		var fields map[string]json.RawMessage
 		_ = json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) // Without fields, the manager does not count.
 		if _, spec := fields["f:spec"]; spec && (first == nil || entry.Time.Before(first.Time)) {
-			first = entry
+			first = &entry
 		}
 	}
 	if first == nil {

@@ -167,14 +167,15 @@ func (c *Cluster) NamespaceLabels(name string) (labels.Labels, bool) {
 // Foretold returns the EvictionPolicies in force; nil where none are, as when Kubernetes evicts
 // beside Tollgate. Policies for kinds of taints that Tollgate does not handle are left out.
 func (c *Cluster) Foretold() *eviction.Set {
-	if !c.Tollgate.heedsPolicies() {
+	t := &c.Tollgate
+	if !t.Installed || t.Terms.Mode != configv1alpha1.EvictionReplace || !t.Terms.Policies {
 		return nil
 	}
 	var off []v1alpha1.TaintTarget
-	if !c.Tollgate.Terms.Nodes {
+	if !t.Terms.Nodes {
 		off = append(off, v1alpha1.TaintTargetNode)
 	}
-	if !c.Tollgate.Terms.Devices {
+	if !t.Terms.Devices {
 		off = append(off, v1alpha1.TaintTargetDevice)
 	}
 	return c.Policies.Evictions.Without(off...)
@@ -217,11 +218,6 @@ type Tollgate struct {
 	Told bool
 	// lack is a sentence for Missing, if any.
 	lack string
-}
-
-// heedsPolicies reports whether EvictionPolicies protect pods.
-func (t *Tollgate) heedsPolicies() bool {
-	return t.Installed && t.Terms.Mode == configv1alpha1.EvictionReplace && t.Terms.Policies
 }
 
 // rules returns the rules of the evictor. Comparing says that pods have comparison operators,

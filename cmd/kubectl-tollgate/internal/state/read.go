@@ -93,6 +93,9 @@ type list struct {
 	read func(ctx context.Context, namespace string) error
 	// namespaced is true if Wants.Namespace is read where all namespaces are forbidden.
 	namespaced bool
+	// outcome and err are what came of reading it.
+	outcome outcome
+	err     error
 }
 
 // Read reads a snapshot of the cluster at now. Errors have advice.
@@ -113,8 +116,8 @@ func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants Wants)
 		WithTolerations(r.tolerations).WithPlacement(r.placement).WithGates(r.gates)
 	c.TaintPolicies = append(c.TaintPolicies, policyset.GuardsOf(r.placement).Taints...)
 	if c.devices != nil {
-		for i := range c.Patches {
-			c.devices.SetPatch(&c.Patches[i])
+		for _, patch := range c.Patches {
+			c.devices.SetPatch(&patch)
 		}
 	}
 	if c.Own(ClaimResource.Resource) {
@@ -126,13 +129,13 @@ func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants Wants)
 }
 
 // lists returns the lists of the wanted kinds.
-func (r *reader) lists() []list {
+func (r *reader) lists() []*list {
 	c := r.cluster
-	nodes := list{resource: NodeResource, read: r.nodes}
+	nodes := &list{resource: NodeResource, read: r.nodes}
 	if r.wants.Namespace != "" {
 		nodes.without = "which taints nodes have, and which pods leave because of them, is not known"
 	}
-	lists := []list{
+	lists := []*list{
 		nodes,
 		{resource: PodResource, namespaced: true, read: r.pods},
 		{resource: NamespaceResource, without: "where a policy asks for labels of namespaces, its pods count as not held and not protected", read: r.namespaces},
@@ -150,48 +153,48 @@ func (r *reader) lists() []list {
 		lists = append(lists, custom(r, "TolerationPolicies", &r.tolerations), custom(r, "GatePolicies", &r.gates))
 	}
 	lists = append(lists,
-		list{resource: ClaimResource, version: "v1", namespaced: true, without: "it is not known which pods use which devices", read: r.claims},
-		list{resource: SliceResource, version: "v1", without: "devices that no claim has, and the taints that drivers publish, are not known", read: r.resourceSlices},
-		list{resource: informer.RuleResource, without: "the taints of DeviceTaintRules and ResourceSlicePatches are not known", read: r.rules})
+		&list{resource: ClaimResource, version: "v1", namespaced: true, without: "it is not known which pods use which devices", read: r.claims},
+		&list{resource: SliceResource, version: "v1", without: "devices that no claim has, and the taints that drivers publish, are not known", read: r.resourceSlices},
+		&list{resource: informer.RuleResource, without: "the taints of DeviceTaintRules and ResourceSlicePatches are not known", read: r.rules})
 	if r.wants.Selection {
-		lists = append(lists, list{resource: ClassResource, version: "v1", without: "which devices a ResourceSlicePatch with a class selects is not known", read: r.deviceClasses})
+		lists = append(lists, &list{resource: ClassResource, version: "v1", without: "which devices a ResourceSlicePatch with a class selects is not known", read: r.deviceClasses})
 	}
 	return lists
 }
 
 // custom returns the list of one of Tollgate's kinds, which appends to objects.
-func custom[T any](r *reader, plural string, objects *[]T) list {
+func custom[T any](r *reader, plural string, objects *[]T) *list {
 	resource := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: strings.ToLower(plural)}
-	return list{resource: resource, without: plural + " are as if there were none", read: func(ctx context.Context, _ string) error {
+	return &list{resource: resource, without: plural + " are as if there were none", read: func(ctx context.Context, _ string) error {
 		return cli.AppendAll(ctx, r.Clients, resource, objects)
 	}}
 }
 
 // all reads Tollgate's Lease and the lists concurrently.
-func (r *reader) all(ctx context.Context, lists []list) error {
-	c, outcomes, errs := r.cluster, make([]outcome, len(lists)), make([]error, len(lists))
+func (r *reader) all(ctx context.Context, lists []*list) error {
+	c := r.cluster
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		c.Tollgate, err = readTollgate(ctx, r.Clients, r.wants.Lease, c.Now)
 		return err
 	})
-	for i := range lists {
+	for _, l := range lists {
 		group.Go(func() error {
-			outcomes[i], errs[i] = r.try(ctx, &lists[i])
-			if apierrors.IsForbidden(errs[i]) || errors.Is(errs[i], cli.ErrNotServed) { // The other errors are reported too.
+			l.outcome, l.err = r.try(ctx, l)
+			if apierrors.IsForbidden(l.err) || errors.Is(l.err, cli.ErrNotServed) { // The other errors are reported too.
 				return nil
 			}
-			return errs[i]
+			return l.err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	var refused error // In one line.
-	for i := range lists {
-		l, err := &lists[i], errs[i]
+	for _, l := range lists {
+		err := l.err
 		if err == nil {
-			c.reads[l.resource.Resource] = outcomes[i]
+			c.reads[l.resource.Resource] = l.outcome
 		}
 		if l.without != "" {
 			err = c.Lack(err, "list", l.resource, l.without)
@@ -242,9 +245,8 @@ func (r *reader) pods(ctx context.Context, namespace string) error {
 	return each(ctx, r, PodResource, namespace, r.Kubernetes.CoreV1().Pods(namespace), func(pod *corev1.Pod) {
 		kept := keep(pod)
 		r.cluster.Tracker.SetPod(kept)
-		for i := range kept.Tolerations {
-			operator := kept.Tolerations[i].Operator
-			r.cluster.comparing = r.cluster.comparing || operator == corev1.TolerationOpLt || operator == corev1.TolerationOpGt
+		for _, t := range kept.Tolerations {
+			r.cluster.comparing = r.cluster.comparing || t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt
 		}
 		if r.wants.Pod != nil && r.wants.Pod(pod) {
 			r.cluster.Pods = append(r.cluster.Pods, pod)
@@ -305,7 +307,7 @@ func (r *reader) deviceClasses(ctx context.Context, _ string) error {
 func (r *reader) rules(ctx context.Context, _ string) (err error) {
 	r.cluster.Rule = map[string]*resourcev1.DeviceTaintRule{}
 	r.cluster.RuleVersion, err = r.EachServed(ctx, informer.RuleResource, func(object *unstructured.Unstructured) error {
-		rule, kept, err := ReadRule(object)
+		rule, kept, err := informer.ReadRule(object)
 		if err != nil {
 			return err
 		}
@@ -315,17 +317,4 @@ func (r *reader) rules(ctx context.Context, _ string) (err error) {
 		return nil
 	}, RuleVersions()...)
 	return err
-}
-
-// ReadRule converts a DeviceTaintRule of any version, also to the form of the tracker.
-func ReadRule(object *unstructured.Unstructured) (*resourcev1.DeviceTaintRule, tracker.Rule, error) {
-	kept, err := informer.RuleOf(object)
-	if err != nil {
-		return nil, kept, err
-	}
-	rule := &resourcev1.DeviceTaintRule{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, rule); err != nil {
-		return nil, kept, fmt.Errorf("read DeviceTaintRule %s: %w", object.GetName(), err)
-	}
-	return rule, kept, nil
 }

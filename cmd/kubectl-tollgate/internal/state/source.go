@@ -50,13 +50,8 @@ func NewCustomSource(clients *cli.Clients, resource schema.GroupResource, versio
 }
 
 // Each calls take for each object, without its managed fields, which are often half of its size.
-// Errors have advice.
-func (s *Source) Each(ctx context.Context, clients *cli.Clients, take func(runtime.Object) error) error {
-	return s.EachIn(ctx, clients, metav1.NamespaceAll, take)
-}
-
-// EachIn is Each for the source of a namespace, or of all if it is empty.
-func (s *Source) EachIn(ctx context.Context, clients *cli.Clients, namespace string, take func(runtime.Object) error) error {
+// Errors name the namespace, if it is not empty, and have advice.
+func (s *Source) Each(ctx context.Context, clients *cli.Clients, namespace string, take func(runtime.Object) error) error {
 	return cli.Each(ctx, clients, s.Resource, namespace, s.page, func(object runtime.Object) error {
 		withoutManagedFields(object)
 		return take(object)
@@ -69,25 +64,20 @@ func (s *Source) page(ctx context.Context, options metav1.ListOptions) (runtime.
 }
 
 // Watch returns a store of the objects, without their managed fields, and the controller that
-// keeps it in sync. Failed is called with the errors of requests, which are retried, and their
-// verb.
+// keeps it in sync. Failed is called with the error of each request, nil for none, and its verb.
+// Failed requests are retried.
 func (s *Source) Watch(handler toolscache.ResourceEventHandler, failed func(err error, verb string)) (toolscache.Store, toolscache.Controller) {
-	report := func(err error, verb string) {
-		if err != nil {
-			failed(err, verb)
-		}
-	}
 	return toolscache.NewInformerWithOptions(toolscache.InformerOptions{
 		ListerWatcher: toolscache.ToListWatcherWithWatchListSemantics(&toolscache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				list, err := s.page(ctx, options)
-				report(err, "list")
+				failed(err, "list")
 				return list, err
 			},
 			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (apiwatch.Interface, error) {
 				options.FieldSelector = s.FieldSelector
 				events, err := s.watch(ctx, options)
-				report(err, "watch")
+				failed(err, "watch")
 				return events, err
 			},
 		}, s.client),

@@ -9,7 +9,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -230,11 +229,11 @@ func (c *carriers) Paired(ctx context.Context, current *policyset.Set, rule *tra
 	if err != nil {
 		return false, err
 	}
-	var twin resourcev1.DeviceTaintRule
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &twin); err != nil {
-		return false, fmt.Errorf("read DeviceTaintRule %s: %w", rule.Name, err)
+	twin, _, err := informer.ReadRule(object)
+	if err != nil {
+		return false, err
 	}
-	owner, ok := devicetaints.OwnerOf(&twin)
+	owner, ok := devicetaints.OwnerOf(twin)
 	if !ok {
 		return false, nil
 	}
@@ -243,11 +242,11 @@ func (c *carriers) Paired(ctx context.Context, current *policyset.Set, rule *tra
 	if owner.Kind == devicetaints.KindRule {
 		var carrier tracker.Rule
 		carrier, err = c.ReadRule(ctx, owner.Name)
-		needed = err == nil && devicetaints.NeededByRule(needs, &twin, &carrier)
+		needed = err == nil && devicetaints.NeededByRule(needs, twin, &carrier)
 	} else {
 		var carrier tracker.Slice
 		carrier, err = c.ReadSlice(ctx, owner.Name)
-		needed = err == nil && devicetaints.NeededBySlice(needs, &twin, &carrier)
+		needed = err == nil && devicetaints.NeededBySlice(needs, twin, &carrier)
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return false, fmt.Errorf("read %s %s: %w", owner.Kind, owner.Name, err)
