@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,95 +14,73 @@ import (
 
 // Validate returns the errors of a configuration with defaults.
 func (c *TollgateConfiguration) Validate() field.ErrorList {
-	var errs field.ErrorList
-	errs = append(errs, name(c.Namespace, field.NewPath("namespace"))...)
-	errs = append(errs, c.Webhook.validate(field.NewPath("webhook"))...)
-	errs = append(errs, c.Certificates.validate(field.NewPath("certificates"))...)
-	if c.Webhook.Registration == RegistrationManaged && c.Certificates.Mode == CertificatesFiles {
-		errs = append(errs, field.Invalid(field.NewPath("webhook", "registration"), c.Webhook.Registration,
-			"needs certificates.mode Secret: with Files another program writes the caBundle, and would come too late for a new webhook"))
-	}
-	errs = append(errs, c.Admission.validate(field.NewPath("admission"))...)
-	errs = append(errs, c.Eviction.validate(field.NewPath("eviction"))...)
-	errs = append(errs, c.LeaderElection.validate(field.NewPath("leaderElection"))...)
 	connection := field.NewPath("clientConnection")
-	if c.ClientConnection.QPS <= 0 {
-		errs = append(errs, field.Invalid(connection.Child("qps"), c.ClientConnection.QPS, "must be more than 0"))
+	return slices.Concat(
+		name(c.Namespace, field.NewPath("namespace")),
+		c.Webhook.validate(field.NewPath("webhook")),
+		c.Certificates.validate(field.NewPath("certificates")),
+		check(c.Webhook.Registration != RegistrationManaged || c.Certificates.Mode != CertificatesFiles, field.Invalid(field.NewPath("webhook", "registration"), c.Webhook.Registration,
+			"needs certificates.mode Secret: with Files another program writes the caBundle, and would come too late for a new webhook")),
+		c.Admission.validate(field.NewPath("admission")),
+		c.Eviction.validate(field.NewPath("eviction")),
+		c.LeaderElection.validate(field.NewPath("leaderElection")),
+		check(c.ClientConnection.QPS > 0, field.Invalid(connection.Child("qps"), c.ClientConnection.QPS, "must be more than 0")),
+		atLeast(int64(c.ClientConnection.Burst), 1, connection.Child("burst")),
+		positive(c.ClientConnection.WatchSilence.Duration, connection.Child("watchSilence")),
+		c.Metrics.validate(field.NewPath("metrics")),
+		c.Tracing.validate(field.NewPath("tracing")),
+		address(c.Health.BindAddress, true, field.NewPath("health", "bindAddress")))
+}
+
+// check returns an error unless a value is right.
+func check(right bool, err *field.Error) field.ErrorList {
+	if right {
+		return nil
 	}
-	errs = append(errs, atLeast(int64(c.ClientConnection.Burst), 1, connection.Child("burst"))...)
-	errs = append(errs, positive(c.ClientConnection.WatchSilence.Duration, connection.Child("watchSilence"))...)
-	errs = append(errs, c.Metrics.validate(field.NewPath("metrics"))...)
-	errs = append(errs, c.Tracing.validate(field.NewPath("tracing"))...)
-	errs = append(errs, address(c.Health.BindAddress, true, field.NewPath("health", "bindAddress"))...)
-	return errs
+	return field.ErrorList{err}
+}
+
+func oneOf[T ~string](value T, path *field.Path, known ...T) field.ErrorList {
+	return check(slices.Contains(known, value), field.NotSupported(path, value, known))
 }
 
 func (c *MetricsConfiguration) validate(path *field.Path) field.ErrorList {
-	errs := address(c.BindAddress, true, path.Child("bindAddress"))
-	switch c.Authorization {
-	case MetricsAuto, MetricsRBAC, MetricsNone:
-	default:
-		errs = append(errs, field.NotSupported(path.Child("authorization"), c.Authorization, []MetricsAuthorization{MetricsAuto, MetricsRBAC, MetricsNone}))
-	}
-	return errs
+	return append(address(c.BindAddress, true, path.Child("bindAddress")),
+		oneOf(c.Authorization, path.Child("authorization"), MetricsAuto, MetricsRBAC, MetricsNone)...)
 }
 
 func (c *TracingConfiguration) validate(path *field.Path) field.ErrorList {
-	errs := address(c.Endpoint, false, path.Child("endpoint"))
-	if c.SamplingRatePerMillion < 0 || c.SamplingRatePerMillion > 1_000_000 {
-		errs = append(errs, field.Invalid(path.Child("samplingRatePerMillion"), c.SamplingRatePerMillion, "must be from 0 to 1000000"))
-	}
-	return errs
+	rate := c.SamplingRatePerMillion
+	return append(address(c.Endpoint, false, path.Child("endpoint")),
+		check(rate >= 0 && rate <= 1_000_000, field.Invalid(path.Child("samplingRatePerMillion"), rate, "must be from 0 to 1000000"))...)
 }
 
 func (c *WebhookConfiguration) validate(path *field.Path) field.ErrorList {
-	errs := address(c.BindAddress, false, path.Child("bindAddress"))
-	errs = append(errs, webhookURL(c.URL, path.Child("url"))...)
-	errs = append(errs, positive(c.Budget.Duration, path.Child("budget"))...)
-	errs = append(errs, notNegative(c.DrainPeriod.Duration, path.Child("drainPeriod"))...)
 	// A smaller limit would refuse a review of the maximum size.
 	const largest = 16 << 20
-	errs = append(errs, atLeast(c.MaxInFlightBytes, largest, path.Child("maxInFlightBytes"))...)
-	errs = append(errs, c.validateRegistration(path)...)
-	return append(errs, c.Authentication.validate(path.Child("authentication"))...)
-}
-
-func (c *WebhookConfiguration) validateRegistration(path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	switch c.Registration {
-	case RegistrationManual, RegistrationManaged:
-	default:
-		errs = append(errs, field.NotSupported(path.Child("registration"), c.Registration, []RegistrationMode{RegistrationManaged, RegistrationManual}))
-	}
-	switch c.FailurePolicy {
-	case FailurePolicyFail, FailurePolicyIgnore:
-	default:
-		errs = append(errs, field.NotSupported(path.Child("failurePolicy"), c.FailurePolicy, []FailurePolicy{FailurePolicyFail, FailurePolicyIgnore}))
-	}
+	errs := slices.Concat(
+		address(c.BindAddress, false, path.Child("bindAddress")),
+		webhookURL(c.URL, path.Child("url")),
+		positive(c.Budget.Duration, path.Child("budget")),
+		notNegative(c.DrainPeriod.Duration, path.Child("drainPeriod")),
+		atLeast(c.MaxInFlightBytes, largest, path.Child("maxInFlightBytes")),
+		oneOf(c.Registration, path.Child("registration"), RegistrationManaged, RegistrationManual),
+		oneOf(c.FailurePolicy, path.Child("failurePolicy"), FailurePolicyFail, FailurePolicyIgnore))
 	for i, namespace := range c.ExcludedNamespaces {
 		errs = append(errs, name(namespace, path.Child("excludedNamespaces").Index(i))...)
 	}
-	return errs
+	return append(errs, c.Authentication.validate(path.Child("authentication"))...)
 }
 
 func (c *AuthenticationConfiguration) validate(path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	switch c.Mode {
-	case AuthenticationOff, AuthenticationOptional:
-	case AuthenticationRequired:
-		if c.ClientCA.File == "" && !c.Tokens.expected() {
-			errs = append(errs, field.Invalid(path.Child("mode"), c.Mode, "needs clientCA.file, "+
-				"or tokens.enabled with tokens.audience or tokens.issuer: no API server shows tokens by itself yet, and would be locked out"))
-		}
-	default:
-		errs = append(errs, field.NotSupported(path.Child("mode"), c.Mode,
-			[]AuthenticationMode{AuthenticationOff, AuthenticationOptional, AuthenticationRequired}))
-	}
-	errs = append(errs, c.ClientCA.validate(path.Child("clientCA"))...)
-	if issuer := c.Tokens.Issuer; issuer != strings.TrimSpace(issuer) {
-		errs = append(errs, field.Invalid(path.Child("tokens", "issuer"), issuer, "must have no spaces around it"))
-	}
-	return append(errs, webhookURL(c.Tokens.Audience, path.Child("tokens", "audience"))...)
+	issuer := c.Tokens.Issuer
+	return slices.Concat(
+		oneOf(c.Mode, path.Child("mode"), AuthenticationOff, AuthenticationOptional, AuthenticationRequired),
+		check(c.Mode != AuthenticationRequired || c.ClientCA.File != "" || c.Tokens.expected(), field.Invalid(path.Child("mode"), c.Mode, "needs clientCA.file, "+
+			"or tokens.enabled with tokens.audience or tokens.issuer: no API server shows tokens by itself yet, and would be locked out")),
+		c.ClientCA.validate(path.Child("clientCA")),
+		check(issuer == strings.TrimSpace(issuer), field.Invalid(path.Child("tokens", "issuer"), issuer, "must have no spaces around it")),
+		webhookURL(c.Tokens.Audience, path.Child("tokens", "audience")))
 }
 
 // expected reports whether the API server is configured to send tokens. Enabled, the
@@ -113,15 +92,12 @@ func (c *WebhookTokensConfiguration) expected() bool {
 // validate requires a name beside the CA: most CAs of a cluster also sign for others,
 // every kubelet for example.
 func (c *ClientCAConfiguration) validate(path *field.Path) field.ErrorList {
-	errs := subjects(c.CommonNames, path.Child("commonNames"))
-	errs = append(errs, subjects(c.Organizations, path.Child("organizations"))...)
-	switch named := len(c.CommonNames)+len(c.Organizations) > 0; {
-	case c.File != "" && !named:
-		errs = append(errs, field.Required(path.Child("commonNames"), "clientCA.file needs commonNames or organizations to accept"))
-	case c.File == "" && named:
-		errs = append(errs, field.Required(path.Child("file"), "commonNames and organizations need the authorities that certify them"))
-	}
-	return errs
+	named := len(c.CommonNames)+len(c.Organizations) > 0
+	return slices.Concat(
+		subjects(c.CommonNames, path.Child("commonNames")),
+		subjects(c.Organizations, path.Child("organizations")),
+		check(c.File == "" || named, field.Required(path.Child("commonNames"), "clientCA.file needs commonNames or organizations to accept")),
+		check(c.File != "" || !named, field.Required(path.Child("file"), "commonNames and organizations need the authorities that certify them")))
 }
 
 // subjects validates names in certificates. The names are compared whole, so a pattern
@@ -137,55 +113,41 @@ func subjects(names []string, path *field.Path) field.ErrorList {
 }
 
 func (c *EvictionConfiguration) validate(path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	switch c.Mode {
-	case EvictionReplace, EvictionWindow, EvictionObserve:
-	default:
-		errs = append(errs, field.NotSupported(path.Child("mode"), c.Mode, []EvictionMode{EvictionReplace, EvictionWindow, EvictionObserve}))
-	}
-	errs = append(errs, atLeast(int64(c.Workers), 1, path.Child("workers"))...)
-	return append(errs, notNegative(c.MaxHold.Duration, path.Child("maxHold"))...)
+	return slices.Concat(
+		oneOf(c.Mode, path.Child("mode"), EvictionReplace, EvictionWindow, EvictionObserve),
+		atLeast(int64(c.Workers), 1, path.Child("workers")),
+		notNegative(c.MaxHold.Duration, path.Child("maxHold")))
 }
 
 func (c *CertificatesConfiguration) validate(path *field.Path) field.ErrorList {
-	var errs field.ErrorList
 	switch c.Mode {
 	case CertificatesSecret:
-		errs = append(errs, name(c.SecretName, path.Child("secretName"))...)
-		errs = append(errs, name(c.ServiceName, path.Child("serviceName"))...)
-		errs = append(errs, c.validateDurations(path)...)
+		return slices.Concat(name(c.SecretName, path.Child("secretName")), name(c.ServiceName, path.Child("serviceName")), c.validateDurations(path))
 	case CertificatesFiles:
-		if c.Directory == "" {
-			errs = append(errs, field.Required(path.Child("directory"), "mode Files reads tls.crt and tls.key from it"))
-		}
+		return check(c.Directory != "", field.Required(path.Child("directory"), "mode Files reads tls.crt and tls.key from it"))
 	default:
-		errs = append(errs, field.NotSupported(path.Child("mode"), c.Mode, []CertificatesMode{CertificatesSecret, CertificatesFiles}))
+		return oneOf(c.Mode, path.Child("mode"), CertificatesSecret, CertificatesFiles)
 	}
-	return errs
 }
 
 // validateDurations checks the requirements of package certs: Tollgate must be able to
 // renew a serving certificate in time, and the CA must outlive its certificates and the
 // delay of a roll-over.
 func (c *CertificatesConfiguration) validateDurations(path *field.Path) field.ErrorList {
-	var errs field.ErrorList
 	const shortest, shortestCA = 10 * time.Second, time.Hour
-	if c.ServingDuration.Duration < shortest {
-		errs = append(errs, field.Invalid(path.Child("servingDuration"), c.ServingDuration.Duration.String(), "must be at least "+shortest.String()))
-	}
-	if c.CADuration.Duration < max(shortestCA, 3*c.ServingDuration.Duration) {
-		errs = append(errs, field.Invalid(path.Child("caDuration"), c.CADuration.Duration.String(), "must be at least three times servingDuration, and an hour"))
-	}
-	return errs
+	serving, ca := c.ServingDuration.Duration, c.CADuration.Duration
+	return append(
+		check(serving >= shortest, field.Invalid(path.Child("servingDuration"), serving.String(), "must be at least "+shortest.String())),
+		check(ca >= max(shortestCA, 3*serving), field.Invalid(path.Child("caDuration"), ca.String(), "must be at least three times servingDuration, and an hour"))...)
 }
 
 func (c *AdmissionConfiguration) validate(path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	errs = append(errs, notNegative(c.MaxTimeAddedSkew.Duration, path.Child("maxTimeAddedSkew"))...)
-	errs = append(errs, atLeast(c.DefaultNotReadyTolerationSeconds, 0, path.Child("defaultNotReadyTolerationSeconds"))...)
-	errs = append(errs, atLeast(c.DefaultUnreachableTolerationSeconds, 0, path.Child("defaultUnreachableTolerationSeconds"))...)
-	errs = append(errs, users(c.Schedulers, path.Child("schedulers"))...)
-	return append(errs, users(c.WorkloadControllers, path.Child("workloadControllers"))...)
+	return slices.Concat(
+		notNegative(c.MaxTimeAddedSkew.Duration, path.Child("maxTimeAddedSkew")),
+		atLeast(c.DefaultNotReadyTolerationSeconds, 0, path.Child("defaultNotReadyTolerationSeconds")),
+		atLeast(c.DefaultUnreachableTolerationSeconds, 0, path.Child("defaultUnreachableTolerationSeconds")),
+		users(c.Schedulers, path.Child("schedulers")),
+		users(c.WorkloadControllers, path.Child("workloadControllers")))
 }
 
 // users validates names of users. The names are compared whole, so a pattern would match
@@ -209,17 +171,14 @@ func users(names []string, path *field.Path) field.ErrorList {
 
 // validate checks the requirements of client-go's leader election.
 func (c *LeaderElectionConfiguration) validate(path *field.Path) field.ErrorList {
-	errs := positive(c.RetryPeriod.Duration, path.Child("retryPeriod"))
-	// After a failed renewal, an eviction request may still run for the difference; with
-	// less than a second none could finish.
-	if c.LeaseDuration.Duration-c.RenewDeadline.Duration < time.Second {
-		errs = append(errs, field.Invalid(path.Child("leaseDuration"), c.LeaseDuration.Duration.String(), "must be longer than renewDeadline by at least a second"))
-	}
+	lease, renew, retry := c.LeaseDuration.Duration, c.RenewDeadline.Duration, c.RetryPeriod.Duration
 	const jitter = 1.2
-	if float64(c.RenewDeadline.Duration) <= jitter*float64(c.RetryPeriod.Duration) {
-		errs = append(errs, field.Invalid(path.Child("renewDeadline"), c.RenewDeadline.Duration.String(), "must be longer than 1.2 times retryPeriod"))
-	}
-	return errs
+	return slices.Concat(
+		positive(retry, path.Child("retryPeriod")),
+		// After a failed renewal, an eviction request may still run for the difference; with
+		// less than a second none could finish.
+		check(lease-renew >= time.Second, field.Invalid(path.Child("leaseDuration"), lease.String(), "must be longer than renewDeadline by at least a second")),
+		check(float64(renew) > jitter*float64(retry), field.Invalid(path.Child("renewDeadline"), renew.String(), "must be longer than 1.2 times retryPeriod")))
 }
 
 func name(value string, path *field.Path) field.ErrorList {
@@ -261,22 +220,13 @@ func isHost(host string) bool {
 }
 
 func positive(value time.Duration, path *field.Path) field.ErrorList {
-	if value <= 0 {
-		return field.ErrorList{field.Invalid(path, value.String(), "must be longer than 0")}
-	}
-	return nil
+	return check(value > 0, field.Invalid(path, value.String(), "must be longer than 0"))
 }
 
 func notNegative(value time.Duration, path *field.Path) field.ErrorList {
-	if value < 0 {
-		return field.ErrorList{field.Invalid(path, value.String(), "must not be negative")}
-	}
-	return nil
+	return check(value >= 0, field.Invalid(path, value.String(), "must not be negative"))
 }
 
 func atLeast(value, least int64, path *field.Path) field.ErrorList {
-	if value < least {
-		return field.ErrorList{field.Invalid(path, value, "must be at least "+strconv.FormatInt(least, 10))}
-	}
-	return nil
+	return check(value >= least, field.Invalid(path, value, "must be at least "+strconv.FormatInt(least, 10)))
 }
