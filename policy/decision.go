@@ -79,6 +79,19 @@ func (f Finding) String() string {
 	return b.String()
 }
 
+// MaxFinding is the length at which a finding is cut.
+const MaxFinding = 1024
+
+// WithMessage returns the finding with the message of its policy, unless the room for it is so small
+// that what is left of it would say nothing.
+func (f Finding) WithMessage(message string) Finding {
+	const separator, least = ": ", 16
+	if room := MaxFinding - len(f.String()) - len(separator); message != "" && room >= least {
+		f.Problem += separator + Short(message, room)
+	}
+	return f
+}
+
 // Decision is a verdict and what led to it.
 type Decision struct {
 	Verdict  Verdict
@@ -116,15 +129,15 @@ type Report struct {
 // Done reports whether nothing that follows could change the decision.
 func (r *Report) Done() bool { return r.Denied && r.Cut }
 
-// Add adds a finding, or once, instead of those that are not listed, the finding more. Each is
-// made only where it is added.
-func (r *Report) Add(denies bool, finding, more func() Finding) {
+// Add adds a finding, which is made only where it is added, or once, instead of those that are not
+// listed, the finding more.
+func (r *Report) Add(denies bool, finding func() Finding, more Finding) {
 	switch {
 	case len(r.Findings) < MaxFindings-2 || denies && !r.Denied:
 		r.Findings = append(r.Findings, finding())
 		r.Denied = r.Denied || denies
 	case !r.Cut:
-		r.Findings = append(r.Findings, more())
+		r.Findings = append(r.Findings, more)
 		r.Cut = true
 	}
 }

@@ -9,7 +9,9 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -18,12 +20,12 @@ import (
 
 // SubjectSet is a compiled list of subjects. The zero SubjectSet includes no user.
 type SubjectSet struct {
-	users, groups map[string]struct{}
+	users, groups sets.Set[string]
 }
 
 // CompileSubjects returns the set of subjects. One with a fault is left out.
 func CompileSubjects(list []rbacv1.Subject) SubjectSet {
-	s := SubjectSet{users: map[string]struct{}{}, groups: map[string]struct{}{}}
+	s := SubjectSet{users: sets.New[string](), groups: sets.New[string]()}
 	for i := range list {
 		subject := &list[i]
 		if len(validateSubject(subject, nil)) > 0 {
@@ -31,11 +33,11 @@ func CompileSubjects(list []rbacv1.Subject) SubjectSet {
 		}
 		switch subject.Kind {
 		case rbacv1.UserKind:
-			s.users[subject.Name] = struct{}{}
+			s.users.Insert(subject.Name)
 		case rbacv1.GroupKind:
-			s.groups[subject.Name] = struct{}{}
+			s.groups.Insert(subject.Name)
 		case rbacv1.ServiceAccountKind:
-			s.users[ServiceAccount(subject.Namespace, subject.Name)] = struct{}{}
+			s.users.Insert(serviceaccount.MakeUsername(subject.Namespace, subject.Name))
 		}
 	}
 	return s
@@ -44,18 +46,7 @@ func CompileSubjects(list []rbacv1.Subject) SubjectSet {
 // Includes reports whether the user, or a group of the user, is in the set. Of an
 // impersonated request that is the impersonated user.
 func (s SubjectSet) Includes(user *authenticationv1.UserInfo) bool {
-	if _, ok := s.users[user.Username]; ok {
-		return true
-	}
-	return len(s.groups) > 0 && slices.ContainsFunc(user.Groups, func(group string) bool {
-		_, ok := s.groups[group]
-		return ok
-	})
-}
-
-// ServiceAccount returns the user name of a service account.
-func ServiceAccount(namespace, name string) string {
-	return "system:serviceaccount:" + namespace + ":" + name
+	return s.users.Has(user.Username) || s.groups.HasAny(user.Groups...)
 }
 
 // maxSubjects is the limit of the schema on the subjects of a list.
@@ -63,32 +54,21 @@ const maxSubjects = 256
 
 // ValidateSubjects returns what is wrong with a list of subjects.
 func ValidateSubjects(list []rbacv1.Subject, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if len(list) > maxSubjects {
-		errs = append(errs, field.TooMany(path, len(list), maxSubjects))
-	}
-	for i := range list {
-		errs = append(errs, validateSubject(&list[i], path.Index(i))...)
-	}
-	return errs
+	return ValidateEach(list, maxSubjects, path, validateSubject)
 }
 
 func validateSubject(subject *rbacv1.Subject, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if subject.Name == "" {
-		errs = append(errs, field.Required(path.Child("name"), "the name of a user, group or service account"))
-	}
+	errs, namespace := Check(subject.Name != "", field.Required(path.Child("name"), "the name of a user, group or service account")), path.Child("namespace")
 	switch subject.Kind {
 	case rbacv1.UserKind, rbacv1.GroupKind:
-		if subject.Namespace != "" {
-			errs = append(errs, field.Forbidden(path.Child("namespace"), "only service accounts have a namespace; remove it"))
-		}
-		return append(errs, validateGroup(subject, rbacv1.GroupName, path)...)
+		return slices.Concat(errs,
+			Check(subject.Namespace == "", field.Forbidden(namespace, "only service accounts have a namespace; remove it")),
+			validateGroup(subject, rbacv1.GroupName, path))
 	case rbacv1.ServiceAccountKind:
-		if reasons := apivalidation.ValidateNamespaceName(subject.Namespace, false); len(reasons) > 0 {
-			errs = append(errs, field.Invalid(path.Child("namespace"), subject.Namespace, "the namespace of the service account: "+strings.Join(reasons, "; ")))
-		}
-		return append(errs, validateGroup(subject, "", path)...)
+		reasons := apivalidation.ValidateNamespaceName(subject.Namespace, false)
+		return slices.Concat(errs,
+			Check(len(reasons) == 0, field.Invalid(namespace, subject.Namespace, "the namespace of the service account: "+strings.Join(reasons, "; "))),
+			validateGroup(subject, "", path))
 	default:
 		return append(errs, field.NotSupported(path.Child("kind"), subject.Kind, []string{rbacv1.UserKind, rbacv1.GroupKind, rbacv1.ServiceAccountKind}))
 	}
@@ -96,10 +76,7 @@ func validateSubject(subject *rbacv1.Subject, path *field.Path) field.ErrorList 
 
 // validateGroup accepts an empty apiGroup, which RBAC defaults.
 func validateGroup(subject *rbacv1.Subject, want string, path *field.Path) field.ErrorList {
-	if subject.APIGroup == "" || subject.APIGroup == want {
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(path.Child("apiGroup"), subject.APIGroup, []string{want})}
+	return Check(subject.APIGroup == "" || subject.APIGroup == want, field.NotSupported(path.Child("apiGroup"), subject.APIGroup, []string{want}))
 }
 
 // The verbs on taints.tollgate.dev that RBAC grants. The resource exists for RBAC alone: the
@@ -141,7 +118,7 @@ func UserInfo(u *authenticationv1.UserInfo) user.Info {
 // AccountInfo returns a service account as authorizers take it.
 func AccountInfo(namespace, name string) user.Info {
 	return &user.DefaultInfo{
-		Name:   ServiceAccount(namespace, name),
-		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, user.AllAuthenticated},
+		Name:   serviceaccount.MakeUsername(namespace, name),
+		Groups: append(serviceaccount.MakeGroupNames(namespace), user.AllAuthenticated),
 	}
 }

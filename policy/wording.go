@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // The lengths, in bytes, at which the parts of a sentence are cut. A denial is read
@@ -86,20 +85,5 @@ func subject(s *rbacv1.Subject) string {
 		return "service account " + s.Namespace + "/" + s.Name
 	default:
 		return s.Kind + " " + s.Name
-	}
-}
-
-// maxMessage is the limit of the schema on the message of a policy.
-const maxMessage = 1024
-
-// ValidateMessage returns the faults of the message of a policy.
-func ValidateMessage(message string, path *field.Path) field.ErrorList {
-	switch {
-	case utf8.RuneCountInString(message) > maxMessage:
-		return field.ErrorList{field.TooLongCharacters(path, message, maxMessage)}
-	case strings.ContainsFunc(strings.TrimSpace(message), Unprintable):
-		return field.ErrorList{field.Invalid(path, message, "must be one line, without control characters")}
-	default:
-		return nil
 	}
 }

@@ -85,7 +85,7 @@ type findings struct {
 
 // finding is a violation by one pod.
 type finding struct {
-	toleration.Violation
+	toleration.Ruling
 
 	key tracker.Key
 }

@@ -279,8 +279,8 @@ func TestAReportThatIsRefusedKeepsNoOther(t *testing.T) {
 func TestTheGuardOfAPlacementPolicyOwnsReports(t *testing.T) {
 	placement := &v1alpha1.PlacementPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "placement"}}
 	found := &findings{}
-	found.add(finding{Violation: toleration.Violation{Policy: "PlacementPolicy/p"}})
-	found.add(finding{Violation: toleration.Violation{Policy: "unknown"}})
+	found.add(finding{Ruling: toleration.Ruling{Policy: "PlacementPolicy/p"}})
+	found.add(finding{Ruling: toleration.Ruling{Policy: "unknown"}})
 	require.Equal(t, []metav1.OwnerReference{
 		{APIVersion: "tollgate.dev/v1alpha1", Kind: "PlacementPolicy", Name: "p", UID: types.UID("placement")},
 	}, owners(found, map[string]client.Object{"PlacementPolicy/p": placement}))

@@ -10,6 +10,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -45,7 +46,7 @@ type scan struct {
 	// added are tolerations that Kubernetes may have added to any pod.
 	added []corev1.Toleration
 
-	verdicts       map[group][]toleration.Violation
+	verdicts       map[group][]toleration.Ruling
 	namespaceCache map[string]*corev1.Namespace
 	// results are by the name of the policy.
 	results map[string]*v1alpha1.TolerationViolations
@@ -62,7 +63,7 @@ func (c *Controller) scan(ctx context.Context, set *toleration.Set) (map[string]
 		return nil, nil, fmt.Errorf("list runtime classes: %w", err)
 	}
 	s := &scan{
-		Controller: c, set: set, verdicts: map[group][]toleration.Violation{},
+		Controller: c, set: set, verdicts: map[group][]toleration.Ruling{},
 		namespaceCache: map[string]*corev1.Namespace{}, results: map[string]*v1alpha1.TolerationViolations{},
 	}
 	if c.options.Reports != nil {
@@ -102,7 +103,7 @@ func groupOf(pod *tracker.Pod, withLabels bool) group {
 }
 
 // violations returns the violations of the pods of a group, of which pod is one.
-func (s *scan) violations(ctx context.Context, g group, pod *tracker.Pod) []toleration.Violation {
+func (s *scan) violations(ctx context.Context, g group, pod *tracker.Pod) []toleration.Ruling {
 	verdict, ok := s.verdicts[g]
 	if ok {
 		return verdict
@@ -111,10 +112,10 @@ func (s *scan) violations(ctx context.Context, g group, pod *tracker.Pod) []tole
 	if namespace == nil {
 		return nil // The namespace is deleted, or s.err is set.
 	}
-	in := toleration.AuditInput{
-		Namespace: namespace, ServiceAccount: g.account, Tolerations: pod.Tolerations,
+	in := toleration.Input{
+		ServiceAccount: g.account, Asked: []toleration.Asked{{Path: field.NewPath("tolerations"), New: pod.Tolerations}},
 		// Which pods are on the network of their node is not known.
-		DefaultSeconds: &s.options.DefaultSeconds, OfDaemonSet: g.daemon, HostNetwork: true, Added: slices.Clip(s.added),
+		DefaultSeconds: &s.options.DefaultSeconds, FromDaemonSetController: g.daemon, HostNetwork: true, Added: slices.Clip(s.added),
 	}
 	// The creator of the pod did not choose the tolerations that Tollgate injected.
 	for _, w := range pod.Window.Tolerations() {
@@ -123,7 +124,7 @@ func (s *scan) violations(ctx context.Context, g group, pod *tracker.Pod) []tole
 	if g.labels != nil {
 		in.Labels = pod.Origin.Labels.Map()
 	}
-	verdict, err := s.set.Audit(ctx, in)
+	verdict, err := s.set.Audit(ctx, namespace, in)
 	if err != nil {
 		s.err = fmt.Errorf("audit pod %s: %w", pod.Key, err)
 		return nil
@@ -150,7 +151,7 @@ func (s *scan) namespace(ctx context.Context, name string) *corev1.Namespace {
 }
 
 // record counts a pod, and names it if it is among the first in order.
-func (s *scan) record(pod *tracker.Pod, v toleration.Violation) {
+func (s *scan) record(pod *tracker.Pod, v toleration.Ruling) {
 	found := s.results[v.Policy]
 	if found == nil {
 		found = &v1alpha1.TolerationViolations{}
@@ -161,7 +162,7 @@ func (s *scan) record(pod *tracker.Pod, v toleration.Violation) {
 		if s.findings[pod.Namespace] == nil {
 			s.findings[pod.Namespace] = &findings{}
 		}
-		s.findings[pod.Namespace].add(finding{key: pod.Key, Violation: v})
+		s.findings[pod.Namespace].add(finding{key: pod.Key, Ruling: v})
 	}
 	sample := v1alpha1.TolerationViolation{Namespace: pod.Namespace, Name: pod.Name, Toleration: v.Toleration}
 	found.Sample = insert(found.Sample, sample, maxSamples, func(a, b v1alpha1.TolerationViolation) int {

@@ -340,7 +340,7 @@ func (c *RegisterController) intolerantPods(ctx context.Context, node string, ad
 			continue
 		}
 		if slices.ContainsFunc(added, func(r taint.Registered) bool {
-			t := corev1.Taint{Key: r.Taint.Key, Value: r.Taint.Value, Effect: r.Taint.Effect}
+			t := r.Taint
 			return t.Effect != corev1.TaintEffectPreferNoSchedule && !slices.ContainsFunc(pod.Spec.Tolerations, func(toleration corev1.Toleration) bool {
 				return toleration.ToleratesTaint(logr.Logger{}, &t, true)
 			})

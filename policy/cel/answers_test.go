@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
@@ -69,7 +68,7 @@ func TestAnAnswerIsOfAllThatWasAsked(t *testing.T) {
 		},
 		"the time of a taint": {
 			OfTaint, "has(taint.timeAdded)",
-			&Judged{Taint: &resourcev1.DeviceTaint{Key: "a", TimeAdded: &now}}, &Judged{Taint: &resourcev1.DeviceTaint{Key: "a"}},
+			&Judged{Taint: &corev1.Taint{Key: "a", TimeAdded: &now}}, &Judged{Taint: &corev1.Taint{Key: "a"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
-
-	"k8s.io/apiserver/pkg/cel/environment"
 )
 
 const typical = "pod.metadata.?labels[?'maintenance'].orValue('') == 'true' && toleration.key.startsWith('gpu')"
 
 func BenchmarkCompile(b *testing.B) {
-	env := environmentOf(OfToleration, environment.StoredExpressions)
+	env := environments()[OfToleration].StoredExpressionsEnv()
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := compile(env, typical, Bool); err != nil {

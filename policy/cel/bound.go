@@ -200,13 +200,10 @@ func compilePattern(text string) (*regexp.Regexp, error) {
 
 // stepsOf returns the number of steps of a pattern, at least one for each letter.
 func stepsOf(text string) int {
-	parsed, err := syntax.Parse(text, syntax.Perl)
-	if err != nil {
-		return len(text)
+	if parsed, err := syntax.Parse(text, syntax.Perl); err == nil {
+		if program, err := syntax.Compile(parsed.Simplify()); err == nil {
+			return max(len(text), len(program.Inst))
+		}
 	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return len(text)
-	}
-	return max(len(text), len(program.Inst))
+	return len(text)
 }

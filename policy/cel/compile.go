@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -60,7 +59,7 @@ func Compile(place Place, text string, result Type) (*Program, error) {
 			return p, nil
 		}
 	}
-	p, err := compile(environmentOf(place, environment.StoredExpressions), text, result)
+	p, err := compile(environments()[place].StoredExpressionsEnv(), text, result)
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +89,11 @@ func compile(env *cel.Env, text string, result Type) (*Program, error) {
 	if issues.Err() != nil {
 		return nil, firstOf(issues.Errors(), text, env)
 	}
-	if is := ast.OutputType(); !is.IsExactType(result.cel()) {
-		problem := fmt.Sprintf("has to be a %s, and is a %s", result, cel.FormatCELType(is))
+	if is := ast.OutputType(); !is.IsExactType(result) {
+		wanted := cel.FormatCELType(result)
+		problem := "has to be a " + wanted + ", and is a " + cel.FormatCELType(is)
 		if is.Kind() == cel.DynType.Kind() {
-			problem += fmt.Sprintf(": compare it with something, or write %s(...) around it", result)
+			problem += ": compare it with something, or write " + wanted + "(...) around it"
 		}
 		return nil, &Error{Problem: problem}
 	}
@@ -120,13 +120,6 @@ func (p *Program) within(cost uint64) (cel.Program, error) {
 	)
 }
 
-func (t Type) cel() *cel.Type {
-	if t == String {
-		return cel.StringType
-	}
-	return cel.BoolType
-}
-
 // firstOf returns the first error in the text, and says how many more there are.
 func firstOf(all []*common.Error, text string, env *cel.Env) *Error {
 	first := slices.MinFunc(all, func(a, b *common.Error) int {
@@ -139,10 +132,7 @@ func firstOf(all []*common.Error, text string, env *cel.Env) *Error {
 	if more := len(all) - 1; more > 0 {
 		problem += fmt.Sprintf(" (and %d more)", more)
 	}
-	if first.Location.Line() < 1 || first.Location.Column() < 0 {
-		return &Error{Problem: problem}
-	}
-	return &Error{Line: first.Location.Line(), Column: first.Location.Column() + 1, Problem: problem}
+	return errorAt(first.Location, problem)
 }
 
 // isCall reports whether a location is that of a call, which is where it opens.
@@ -202,19 +192,6 @@ var environments = sync.OnceValue(func() [OfRequest + 1]*environment.EnvSet {
 	}
 	return sets
 })
-
-// environmentOf returns the environment of a place: for expressions that are being
-// written, or for those that are stored.
-func environmentOf(place Place, written environment.Type) *cel.Env {
-	sets := environments()
-	if int(place) >= len(sets) {
-		panic("no such place: " + strconv.Itoa(int(place)))
-	}
-	if written == environment.NewExpressions {
-		return sets[place].NewExpressionsEnv()
-	}
-	return sets[place].StoredExpressionsEnv()
-}
 
 // options are the additions of a place to the environment of Kubernetes.
 func options(place Place) environment.VersionedOptions {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/cel/environment"
 )
 
 // maxConditions is the number of matchConditions that one policy may have, as
@@ -34,10 +33,10 @@ type condition struct {
 // CompileConditions compiles matchConditions. Those with a fault (ValidateConditions)
 // never hold as false: a condition that cannot be read does not switch a policy off.
 // They fail when they are evaluated.
-func CompileConditions(place Place, conditions []admissionregistrationv1.MatchCondition) Conditions {
+func CompileConditions(conditions []admissionregistrationv1.MatchCondition) Conditions {
 	var c Conditions
 	for i := range conditions {
-		program, err := Compile(place, conditions[i].Expression, Bool)
+		program, err := Compile(OfRequest, conditions[i].Expression, Bool)
 		c.conditions = append(c.conditions, condition{conditions[i].Name, program, err})
 		if err == nil {
 			c.uses = c.uses.with(program.uses)
@@ -56,10 +55,10 @@ func (c Conditions) Uses() Uses { return c.uses }
 // the others; without one, a condition that fails is a *FailedError, as in a
 // ValidatingAdmissionPolicy, and so is one that does not compile. A fault from
 // outside counts for more than a failure, and ends the review.
-func (c Conditions) Match(ctx context.Context, review *Review, judged *Judged) (bool, error) {
+func (c Conditions) Match(ctx context.Context, review *Review) (bool, error) {
 	var fault, failure error
 	for i := range c.conditions {
-		holds, err := c.conditions[i].holds(ctx, review, judged)
+		holds, err := c.conditions[i].holds(ctx, review)
 		switch {
 		case err == nil && !holds:
 			return false, nil
@@ -73,11 +72,11 @@ func (c Conditions) Match(ctx context.Context, review *Review, judged *Judged) (
 	return err == nil, err
 }
 
-func (c *condition) holds(ctx context.Context, review *Review, judged *Judged) (bool, error) {
+func (c *condition) holds(ctx context.Context, review *Review) (bool, error) {
 	if c.err != nil {
 		return false, &FailedError{Problem: "the condition " + strconv.Quote(c.name) + ": does not compile: " + c.err.Error()}
 	}
-	holds, err := c.program.Bool(ctx, review, judged)
+	holds, err := c.program.Bool(ctx, review, nil)
 	if failed := (*FailedError)(nil); errors.As(err, &failed) {
 		return false, &FailedError{Problem: "the condition " + strconv.Quote(c.name) + ": " + failed.Problem}
 	}
@@ -86,7 +85,7 @@ func (c *condition) holds(ctx context.Context, review *Review, judged *Judged) (
 
 // ValidateConditions returns the errors of matchConditions: names, and
 // expressions that do not compile, with the position.
-func ValidateConditions(place Place, conditions []admissionregistrationv1.MatchCondition, path *field.Path) field.ErrorList {
+func ValidateConditions(conditions []admissionregistrationv1.MatchCondition, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(conditions) > maxConditions {
 		return append(errs, field.TooMany(path, len(conditions), maxConditions))
@@ -103,7 +102,7 @@ func ValidateConditions(place Place, conditions []admissionregistrationv1.MatchC
 			errs = append(errs, field.Invalid(at.Child("name"), name, strings.Join(problems, "; ")))
 		}
 		names.Insert(name)
-		errs = append(errs, Validate(place, conditions[i].Expression, Bool, at.Child("expression"))...)
+		errs = append(errs, Validate(OfRequest, conditions[i].Expression, Bool, at.Child("expression"))...)
 	}
 	return errs
 }
@@ -116,7 +115,7 @@ func Validate(place Place, text string, result Type, path *field.Path) field.Err
 	if len(text) > maxLength {
 		return field.ErrorList{field.TooLong(path, "", maxLength)}
 	}
-	if _, err := compile(environmentOf(place, environment.NewExpressions), text, result); err != nil {
+	if _, err := compile(environments()[place].NewExpressionsEnv(), text, result); err != nil {
 		return field.ErrorList{field.Invalid(path, short(text), err.Error())}
 	}
 	return nil

@@ -56,7 +56,7 @@ func TestConditionsHoldTogether(t *testing.T) {
 			r.Authorizer = authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 				return authorizer.DecisionAllow, "", unreachable
 			})
-			got, err := CompileConditions(OfRequest, tt.conditions).Match(t.Context(), r, nil)
+			got, err := CompileConditions(tt.conditions).Match(t.Context(), r)
 			require.Equal(t, tt.want, got)
 			switch {
 			case tt.failure != "":
@@ -74,9 +74,9 @@ func TestConditionsHoldTogether(t *testing.T) {
 
 func TestConditionsUseWhatOneOfThemUses(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, Uses{}, CompileConditions(OfRequest, nil).Uses())
-	require.Equal(t, Uses{Object: true}, CompileConditions(OfRequest, conditions(holds, "true")).Uses())
-	require.Equal(t, Uses{Object: true, Requester: true}, CompileConditions(OfRequest, conditions(holds, faulty)).Uses())
+	require.Equal(t, Uses{}, CompileConditions(nil).Uses())
+	require.Equal(t, Uses{Object: true}, CompileConditions(conditions(holds, "true")).Uses())
+	require.Equal(t, Uses{Object: true, Requester: true}, CompileConditions(conditions(holds, faulty)).Uses())
 }
 
 func TestValidateConditions(t *testing.T) {
@@ -104,7 +104,7 @@ func TestValidateConditions(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			errs := ValidateConditions(OfRequest, tt.conditions, path)
+			errs := ValidateConditions(tt.conditions, path)
 			require.Len(t, errs, len(tt.want))
 			for i, want := range tt.want {
 				require.ErrorContains(t, errs[i], want)

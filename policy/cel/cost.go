@@ -12,6 +12,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
@@ -119,11 +120,10 @@ var prices = map[string]func(args []ref.Val) uint64{
 
 // constantPrice are the functions whose cost the interpreter knows, or for which the size
 // of their texts does not matter.
-var constantPrice = map[string]struct{}{
-	operators.Add: {}, operators.Index: {}, operators.OptIndex: {}, operators.OptSelect: {},
-	operators.LogicalNot: {}, operators.NotStrictlyFalse: {},
-	"startsWith": {}, "endsWith": {}, "contains": {}, "bytes": {}, "dyn": {}, "type": {},
-}
+var constantPrice = sets.New(
+	operators.Add, operators.Index, operators.OptIndex, operators.OptSelect, operators.LogicalNot, operators.NotStrictlyFalse,
+	"startsWith", "endsWith", "contains", "bytes", "dyn", "type",
+)
 
 // costs is the cost of calls: as upstream counts it, where that is in proportion to
 // the time a call takes. Upstream compares two large objects at the price of two
@@ -148,7 +148,7 @@ func (c *costs) CallCost(function, overload string, args []ref.Val, result ref.V
 	if cost := c.upstream.CallCost(function, overload, args, result); cost != nil {
 		return cost
 	}
-	if _, ok := constantPrice[function]; ok {
+	if constantPrice.Has(function) {
 		return nil
 	}
 	cost := uint64(1)

@@ -2,14 +2,15 @@ package cel
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	"k8s.io/apimachinery/pkg/util/sets"
 	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
-	"k8s.io/apiserver/pkg/cel/environment"
 )
 
 // Embedded is an expression of a policy as it reads in an expression that the API server
@@ -48,23 +49,16 @@ func Embed(place Place, text string, result Type) (Embedded, error) {
 	if err != nil {
 		return Embedded{}, err
 	}
-	parsed, issues := environmentOf(place, environment.StoredExpressions).Parse(text)
+	parsed, issues := environments()[place].StoredExpressionsEnv().Parse(text)
 	if issues.Err() != nil {
 		return Embedded{}, fmt.Errorf("read the expression: %w", issues.Err())
 	}
-	r := reading{names: map[string]struct{}{}}
-	if err := r.read(parsed); err != nil {
+	names, err := namesIn(parsed)
+	if err != nil {
 		return Embedded{}, err
 	}
-	embedded := Embedded{Text: withSetNames(text), Uses: program.uses}
-	if err := noSetMacro(place, embedded.Text); err != nil {
-		return Embedded{}, err
-	}
-	for name := range r.names {
-		embedded.Names = append(embedded.Names, name)
-	}
-	slices.Sort(embedded.Names)
-	return embedded, nil
+	embedded := Embedded{Text: withSetNames(text), Uses: program.uses, Names: slices.Sorted(maps.Keys(names))}
+	return embedded, noSetMacro(place, embedded.Text)
 }
 
 // withSetNames replaces the questions whether a field with a default is set. A field without
@@ -81,7 +75,7 @@ func withSetNames(text string) string {
 
 // noSetMacro returns an error if a question is left that was not found in the text.
 func noSetMacro(place Place, text string) error {
-	parsed, issues := environmentOf(place, environment.StoredExpressions).Parse(text)
+	parsed, issues := environments()[place].StoredExpressionsEnv().Parse(text)
 	if issues.Err() != nil {
 		return fmt.Errorf("read what replaces has(): %w", issues.Err())
 	}
@@ -95,42 +89,28 @@ func noSetMacro(place Place, text string) error {
 	return nil
 }
 
-// reading is what an expression was found to do with variables.
-type reading struct {
-	names map[string]struct{}
-}
-
-// read looks at an expression that is parsed, and not checked: a dot before a variable is
-// still there. It returns the first thing that is wrong.
-func (r *reading) read(parsed *cel.Ast) error {
+// namesIn returns the variables of an expression that is parsed, and not checked: a dot before a
+// variable is still there. The error is the first thing that the API server cannot evaluate: a
+// toleration and a taint are no more than their fields.
+func namesIn(parsed *cel.Ast) (sets.Set[string], error) {
 	root := ast.NavigateAST(parsed.NativeRep())
 	for _, e := range ast.MatchDescendants(root, ast.KindMatcher(ast.ComprehensionKind)) {
 		if err := shadows(e.AsComprehension()); err != nil {
-			return err
+			return nil, err
 		}
 	}
+	names := sets.New[string]()
 	for _, e := range ast.MatchDescendants(root, ast.KindMatcher(ast.IdentKind)) {
-		if err := r.ident(e); err != nil {
-			return err
+		name := e.AsIdent()
+		if plain, dotted := strings.CutPrefix(name, "."); dotted {
+			return nil, fmt.Errorf("write %s without the dot before it", plain)
 		}
+		if parent, ok := e.Parent(); (name == tolerationVar || name == taintVar) && (!ok || parent.Kind() != ast.SelectKind) {
+			return nil, fmt.Errorf("it uses %s as a whole, of which the API server knows fields alone", name)
+		}
+		names.Insert(name)
 	}
-	return nil
-}
-
-// ident notes a variable. A toleration and a taint are no more than their fields.
-func (r *reading) ident(e ast.NavigableExpr) error {
-	name := e.AsIdent()
-	if plain, dotted := strings.CutPrefix(name, "."); dotted {
-		return fmt.Errorf("write %s without the dot before it", plain)
-	}
-	r.names[name] = struct{}{}
-	if name != tolerationVar && name != taintVar {
-		return nil
-	}
-	if parent, ok := e.Parent(); !ok || parent.Kind() != ast.SelectKind {
-		return fmt.Errorf("it uses %s as a whole, of which the API server knows fields alone", name)
-	}
-	return nil
+	return names, nil
 }
 
 // shadows returns an error where a macro calls its own variable like one that the

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apiserver/pkg/cel/environment"
 )
 
 var update = flag.Bool("update", false, "write what the environments hold into testdata, to be reviewed")
@@ -26,10 +25,10 @@ func TestTheEnvironmentHoldsNothingThatWasNotReviewedD10(t *testing.T) {
 	var b strings.Builder
 	for place, name := range []string{OfToleration: "of a toleration", OfTaint: "of a taint", OfRequest: "of a request"} {
 		b.WriteString("# variables " + name + "\n")
-		b.WriteString(strings.Join(variables(environmentOf(Place(place), environment.StoredExpressions)), "\n") + "\n\n")
+		b.WriteString(strings.Join(variables(environments()[place].StoredExpressionsEnv()), "\n") + "\n\n")
 	}
 	b.WriteString("# functions everywhere\n")
-	b.WriteString(strings.Join(calls(environmentOf(OfRequest, environment.StoredExpressions)), "\n") + "\n")
+	b.WriteString(strings.Join(calls(environments()[OfRequest].StoredExpressionsEnv()), "\n") + "\n")
 
 	if *update {
 		require.NoError(t, os.WriteFile(reviewed, []byte(b.String()), 0o600))
@@ -41,12 +40,11 @@ func TestTheEnvironmentHoldsNothingThatWasNotReviewedD10(t *testing.T) {
 
 func TestEveryEnvironmentHasTheSameFunctionsD10(t *testing.T) {
 	t.Parallel()
-	want := calls(environmentOf(OfRequest, environment.StoredExpressions))
+	want := calls(environments()[OfRequest].StoredExpressionsEnv())
 	for place := range OfRequest + 1 {
-		require.Equal(t, want, calls(environmentOf(place, environment.StoredExpressions)))
-		require.Subset(t, want, calls(environmentOf(place, environment.NewExpressions)))
+		require.Equal(t, want, calls(environments()[place].StoredExpressionsEnv()))
+		require.Subset(t, want, calls(environments()[place].NewExpressionsEnv()))
 	}
-	require.Panics(t, func() { environmentOf(OfRequest+1, environment.NewExpressions) })
 }
 
 func variables(env *cel.Env) []string {

@@ -18,14 +18,8 @@ import (
 // or the authorizer did not answer) and must not become a verdict.
 func (p *Program) Bool(ctx context.Context, review *Review, judged *Judged) (bool, error) {
 	value, err := p.evaluate(ctx, review, judged)
-	if err != nil {
-		return false, err
-	}
-	result, ok := value.(types.Bool)
-	if !ok {
-		return false, fmt.Errorf("evaluate expression: a %s, no bool", value.Type().TypeName())
-	}
-	return bool(result), nil
+	result, _ := value.(types.Bool)
+	return bool(result), err
 }
 
 // Text evaluates an expression of type String, as Bool does. The result is one
@@ -36,10 +30,7 @@ func (p *Program) Text(ctx context.Context, review *Review, judged *Judged) (str
 	if err != nil {
 		return "", err
 	}
-	result, ok := value.(types.String)
-	if !ok {
-		return "", fmt.Errorf("evaluate expression: a %s, no string", value.Type().TypeName())
-	}
+	result, _ := value.(types.String)
 	text := strings.TrimSpace(string(result))
 	switch {
 	case text == "":
@@ -62,15 +53,9 @@ func (p *Program) evaluate(ctx context.Context, review *Review, judged *Judged) 
 	if judged == nil {
 		judged = &Judged{}
 	}
-	evaluation, err := p.evaluationOf(judged)
-	if err != nil {
-		return nil, fmt.Errorf("evaluate expression: %w", err)
-	}
+	evaluation := p.evaluationOf(judged)
 	if kept, ok := review.shared().answers.of(&evaluation); ok {
-		if kept.failed != nil {
-			return nil, kept.failed
-		}
-		return kept.value, nil
+		return kept.value, kept.err
 	}
 	value, err := p.run(ctx, review, judged)
 	review.keep(&evaluation, value, err)

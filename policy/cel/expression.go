@@ -3,10 +3,10 @@ package cel
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
 )
@@ -28,31 +28,27 @@ const (
 )
 
 // Type is the type that an expression has to return.
-type Type uint8
+type Type = *cel.Type
 
 // The types.
-const (
-	Bool Type = iota
-	String
+var (
+	Bool   Type = cel.BoolType
+	String Type = cel.StringType
 )
-
-// String returns the type as CEL calls it.
-func (t Type) String() string {
-	switch t {
-	case Bool:
-		return "bool"
-	case String:
-		return "string"
-	default:
-		return "Type(" + strconv.Itoa(int(t)) + ")"
-	}
-}
 
 // Error says why an expression does not compile.
 type Error struct {
 	// Line and Column are where, counted from 1; both are 0 where it is the whole.
 	Line, Column int
 	Problem      string
+}
+
+// errorAt returns the error of a problem at a location, or of the whole if that is not known.
+func errorAt(location common.Location, problem string) *Error {
+	if location.Line() < 1 || location.Column() < 0 {
+		return &Error{Problem: problem}
+	}
+	return &Error{Line: location.Line(), Column: location.Column() + 1, Problem: problem}
 }
 
 // Error returns the position and the problem.

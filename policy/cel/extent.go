@@ -45,11 +45,7 @@ func tooLarge(env *cel.Env, parsed *celast.AST) *Error {
 	case s.beyond == 0:
 		return nil
 	}
-	err := &Error{Problem: fmt.Sprintf("makes lists and maps of lists and maps: a type may have %d parts", maxExtent)}
-	if at := parsed.SourceInfo().GetStartLocation(s.beyond); at.Line() >= 1 && at.Column() >= 0 {
-		err.Line, err.Column = at.Line(), at.Column()+1
-	}
-	return err
+	return errorAt(parsed.SourceInfo().GetStartLocation(s.beyond), fmt.Sprintf("makes lists and maps of lists and maps: a type may have %d parts", maxExtent))
 }
 
 // sizer finds how many parts the types of an expression have at most, without the steps that

@@ -59,10 +59,10 @@ func (r *Review) shared() *Review {
 // Judged holds the judged objects by their names in expressions. Nil and empty are
 // null.
 type Judged struct {
-	// Toleration is a *corev1.Toleration or *resourcev1.DeviceToleration, Taint a
-	// *corev1.Taint or *resourcev1.DeviceTaint.
-	Toleration, Taint any
-	Operation         string
+	// Toleration and Taint of a device are in the form of those of a pod and a node.
+	Toleration *corev1.Toleration
+	Taint      *corev1.Taint
+	Operation  string
 	// Pod and Claim are {"metadata": ..., "spec": ...} in JSON, of the object or of
 	// the template within. They are not to be changed while the review lasts.
 	Pod, Claim json.RawMessage
@@ -84,8 +84,8 @@ type evaluation struct {
 // answer is the result or the failure of an expression. The same evaluation within a
 // review has the same one, at no cost.
 type answer struct {
-	value  ref.Val
-	failed *FailedError
+	value ref.Val
+	err   error
 }
 
 // answers are those of a review. The first one stands apart: most reviews have no other, and a map for
@@ -128,19 +128,15 @@ func (a *answers) keep(e *evaluation, kept answer) {
 
 // evaluationOf returns the evaluation of the program. An expression that does not read the
 // toleration is evaluated once for all of them.
-func (p *Program) evaluationOf(judged *Judged) (evaluation, error) {
+func (p *Program) evaluationOf(judged *Judged) evaluation {
 	e := evaluation{program: p}
 	if p.uses.Object {
 		e.pod, e.claim = extractOf(judged.Pod), extractOf(judged.Claim)
 	}
-	if !p.uses.Judged {
-		return e, nil
+	if p.uses.Judged {
+		e.toleration, e.taint, e.operation = tolerationFields(judged.Toleration), taintFields(judged.Taint), judged.Operation
 	}
-	var tolerationErr, taintErr error
-	e.toleration, tolerationErr = tolerationFields(judged.Toleration)
-	e.taint, taintErr = taintFields(judged.Taint)
-	e.operation = judged.Operation
-	return e, errors.Join(tolerationErr, taintErr)
+	return e
 }
 
 // keep keeps an answer. A fault is no answer, and neither is a budget that was too small for
@@ -150,5 +146,5 @@ func (r *Review) keep(e *evaluation, value ref.Val, err error) {
 	if err != nil && (!errors.As(err, &failed) || failed.Problem == exhausted) {
 		return
 	}
-	r.shared().answers.keep(e, answer{value: value, failed: failed})
+	r.shared().answers.keep(e, answer{value, err})
 }

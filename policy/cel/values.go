@@ -13,8 +13,6 @@ import (
 	"github.com/google/cel-go/interpreter"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -23,6 +21,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	celcommon "k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/library"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/policy"
 )
@@ -133,11 +132,9 @@ func (s *scope) resolve(name string) (ref.Val, error) {
 	case claimVar:
 		return documents.decode(s.judged.Claim, read)
 	case tolerationVar:
-		values, err := tolerationFields(s.judged.Toleration)
-		return valueOf(s.judged.Toleration, values, err)
+		return valueOf(s.judged.Toleration, tolerationFields(s.judged.Toleration)), nil
 	case taintVar:
-		values, err := taintFields(s.judged.Taint)
-		return valueOf(s.judged.Taint, values, err)
+		return valueOf(s.judged.Taint, taintFields(s.judged.Taint)), nil
 	case operationVar:
 		return types.String(s.judged.Operation), nil
 	case admissioncel.RequestVarName:
@@ -268,51 +265,34 @@ type fieldValues struct {
 }
 
 // tolerationFields returns what a toleration holds; nothing for none.
-func tolerationFields(toleration any) (f fieldValues, err error) {
-	var seconds *int64
-	switch t := toleration.(type) {
-	case nil:
-		return f, nil
-	case *corev1.Toleration:
-		f, seconds = fieldValues{key: t.Key, operator: string(t.Operator), value: t.Value, effect: string(t.Effect)}, t.TolerationSeconds
-	case *resourcev1.DeviceToleration:
-		f, seconds = fieldValues{key: t.Key, operator: string(t.Operator), value: t.Value, effect: string(t.Effect)}, t.TolerationSeconds
-	default:
-		return f, fmt.Errorf("no toleration: %T", toleration)
+func tolerationFields(t *corev1.Toleration) fieldValues {
+	if t == nil {
+		return fieldValues{}
 	}
-	f.declared = tolerationType
-	if seconds != nil {
-		f.bounded, f.seconds = true, *seconds
+	return fieldValues{
+		declared: tolerationType, key: t.Key, operator: string(t.Operator), value: t.Value, effect: string(t.Effect),
+		bounded: t.TolerationSeconds != nil, seconds: ptr.Deref(t.TolerationSeconds, 0),
 	}
-	return f, nil
 }
 
 // taintFields returns what a taint holds; nothing for none.
-func taintFields(taint any) (f fieldValues, err error) {
-	var added *metav1.Time
-	switch t := taint.(type) {
-	case nil:
-		return f, nil
-	case *corev1.Taint:
-		f, added = fieldValues{key: t.Key, value: t.Value, effect: string(t.Effect)}, t.TimeAdded
-	case *resourcev1.DeviceTaint:
-		f, added = fieldValues{key: t.Key, value: t.Value, effect: string(t.Effect)}, t.TimeAdded
-	default:
-		return f, fmt.Errorf("no taint: %T", taint)
+func taintFields(t *corev1.Taint) fieldValues {
+	if t == nil {
+		return fieldValues{}
 	}
-	f.declared = taintType
-	if !added.IsZero() {
-		f.added = added.UTC().Round(0) // without the projection of the monotonic clock
+	f := fieldValues{declared: taintType, key: t.Key, value: t.Value, effect: string(t.Effect)}
+	if !t.TimeAdded.IsZero() {
+		f.added = t.TimeAdded.UTC().Round(0) // without the projection of the monotonic clock
 	}
-	return f, nil
+	return f
 }
 
 // valueOf returns a toleration or a taint in CEL, which holds the fields; null for none.
-func valueOf(native any, f fieldValues, err error) (ref.Val, error) {
+func valueOf(native any, f fieldValues) ref.Val {
 	if f.declared == nil {
-		return types.NullValue, err
+		return types.NullValue
 	}
-	return &fields{fieldValues: f, native: native}, err
+	return &fields{fieldValues: f, native: native}
 }
 
 // find returns the value of a field, nil if it has none, and whether it is set.

@@ -27,8 +27,6 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 	require.Equal(t, "EvictionPolicy/p", got.Ref())
 	require.EqualValues(t, "uid of p", got.UID)
 	require.EqualValues(t, 4, got.Generation)
-	require.EqualValues(t, 3, got.Priority)
-	require.Equal(t, noon, got.Created)
 	require.Equal(t, v1alpha1.EvictionMethodDelete, got.Method)
 	require.Nil(t, got.DeleteAfter)
 	require.Equal(t, &Pace{PerSecond: 7, Burst: 7, Scope: decided}, got.Pace)

@@ -1,12 +1,14 @@
 package eviction
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -19,8 +21,6 @@ type Policy struct {
 	Name       string
 	UID        types.UID
 	Generation int64
-	Priority   int32
-	Created    time.Time
 
 	Method v1alpha1.EvictionMethod // Delete or Evict
 	Mark   v1alpha1.EvictionMark   // Before, ByEvictionAPI or WhileTerminating; Before with method Evict
@@ -82,7 +82,7 @@ func (p *Policy) Ref() string { return "EvictionPolicy/" + p.Name }
 
 // protection says which pods a policy protects.
 type protection struct {
-	classes    map[string]struct{}
+	classes    sets.Set[string]
 	pods       labels.Selector // nil for none
 	namespaces selector.Namespaces
 }
@@ -91,23 +91,12 @@ func (p *protection) covers(subject *Subject) bool {
 	if !p.namespaces.Has(subject.Namespace) {
 		return false
 	}
-	if _, ok := p.classes[subject.PriorityClassName]; ok {
-		return true
-	}
-	return p.pods != nil && p.pods.Matches(orNone(subject.Labels))
+	return p.classes.Has(subject.PriorityClassName) || p.pods != nil && p.pods.Matches(selector.Labels(subject.Labels))
 }
 
 // selectsTaint reports whether a selector of the policy selects the taint.
 func (p *Policy) selectsTaint(taint *Taint) bool {
 	return selector.Selecting(p.taints, taint.Target, taint.Driver, taint.Key, taint.Value, taint.Effect) != nil
-}
-
-// orNone returns labels that are not a nil interface.
-func orNone(of labels.Labels) labels.Labels {
-	if of == nil {
-		return labels.Set(nil)
-	}
-	return of
 }
 
 func compile(in *v1alpha1.EvictionPolicy) (*Policy, field.ErrorList) {
@@ -117,8 +106,6 @@ func compile(in *v1alpha1.EvictionPolicy) (*Policy, field.ErrorList) {
 		taints:     selector.CompileAll(spec.Taints),
 		UID:        in.UID,
 		Generation: in.Generation,
-		Priority:   spec.Priority,
-		Created:    in.CreationTimestamp.Time,
 		Method:     methodOf(spec.Method),
 		Mark:       markOf(spec),
 		Pace:       paceOf(spec.Pace),
@@ -149,11 +136,8 @@ func selectorOf(in *metav1.LabelSelector) (labels.Selector, error) {
 		return nil, nil
 	}
 	read, err := metav1.LabelSelectorAsSelector(in)
-	if err != nil {
+	if err != nil || read.Empty() {
 		return nil, err
-	}
-	if read.Empty() {
-		return nil, nil
 	}
 	return read, nil
 }
@@ -194,12 +178,8 @@ func paceOf(in *v1alpha1.EvictionPace) *Pace {
 	if in == nil {
 		return nil
 	}
-	out := &Pace{PerSecond: within(in.PodsPerSecond, 1, maxRate), Burst: in.Burst, Scope: scopeOf(in.Scope)}
-	if out.Burst == 0 {
-		out.Burst = out.PerSecond
-	}
-	out.Burst = within(out.Burst, 1, maxRate)
-	return out
+	perSecond := within(in.PodsPerSecond, 1, maxRate)
+	return &Pace{PerSecond: perSecond, Burst: within(cmp.Or(in.Burst, perSecond), 1, maxRate), Scope: scopeOf(in.Scope)}
 }
 
 func breakerOf(in *v1alpha1.EvictionBreaker) *Breaker {
@@ -234,12 +214,7 @@ func protectionOf(in *v1alpha1.EvictionProtection) protection {
 	if len(validateNamespaces(in.Namespaces, nil)) == 0 {
 		p.namespaces = selector.CompileNamespaces(in.Namespaces)
 	}
-	p.classes = make(map[string]struct{}, len(in.PriorityClassNames))
-	for _, name := range in.PriorityClassNames {
-		if name != "" {
-			p.classes[name] = struct{}{}
-		}
-	}
+	p.classes = sets.New(in.PriorityClassNames...).Delete("")
 	if in.PodSelector == nil {
 		return p
 	}

@@ -173,8 +173,8 @@ func (s *Set) WindowsFor(target v1alpha1.TaintTarget, subject *Subject) ([]v1alp
 // governing returns the policy that governs the evictions of a subject because of
 // taints with a key, of whatever value and driver; nil for none.
 func (s *Set) governing(target v1alpha1.TaintTarget, key string, subject *Subject) (*Policy, error) {
-	cursor := s.index.Candidates(&selector.Toleration{Target: target, Key: key, Operator: corev1.TolerationOpExists})
-	for position, ok := cursor.Next(); ok; position, ok = cursor.Next() {
+	every := selector.Toleration{Target: target, Key: key, Operator: corev1.TolerationOpExists}
+	for position := range s.index.Candidates(&every) {
 		p := s.Policies[position]
 		if !p.selectsEvery(target, key) || target == v1alpha1.TaintTargetDevice && p.pods != nil {
 			continue

@@ -67,10 +67,8 @@ func (s *Set) For(taint *Taint, subject *Subject) (Treatment, error) {
 	if s == nil || len(s.Policies) == 0 || slices.Contains(s.off, selector.TargetOf(taint.Target)) {
 		return t, nil
 	}
-	cursor := s.index.Candidates(&selector.Toleration{
-		Target: selector.TargetOf(taint.Target), Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value,
-	})
-	for position, ok := cursor.Next(); ok; position, ok = cursor.Next() {
+	exact := selector.Toleration{Target: taint.Target, Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value}
+	for position := range s.index.Candidates(&exact) {
 		p := s.Policies[position]
 		if t.Policy != nil && !p.bindsSelected() || !p.selectsTaint(taint) {
 			continue
@@ -95,14 +93,14 @@ func (p *Policy) bindsSelected() bool {
 // selects reports whether the policy selects the pod.
 func (p *Policy) selects(subject *Subject) (bool, error) {
 	switch {
-	case p.pods != nil && !p.pods.Matches(orNone(subject.Labels)):
+	case p.pods != nil && !p.pods.Matches(selector.Labels(subject.Labels)):
 		return false, nil
 	case p.namespaces == nil:
 		return true, nil
 	case !subject.NamespaceKnown:
 		return false, &NamespaceUnknownError{Namespace: subject.Namespace, Policy: p.Name}
 	default:
-		return p.namespaces.Matches(orNone(subject.NamespaceLabels)), nil
+		return p.namespaces.Matches(selector.Labels(subject.NamespaceLabels)), nil
 	}
 }
 

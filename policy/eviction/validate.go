@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,8 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
@@ -30,126 +33,99 @@ const (
 // fully in force.
 func ValidatePolicy(p *v1alpha1.EvictionPolicy) field.ErrorList {
 	s, path := &p.Spec, field.NewPath("spec")
-	errs := selector.ValidateAll(s.Taints, path.Child("taints"), selector.Taints)
-	errs = append(errs, validateEffects(s.Taints, path.Child("taints"))...)
-	errs = append(errs, selector.ValidateLabels(s.NamespaceSelector, path.Child("namespaceSelector"))...)
-	errs = append(errs, selector.ValidateLabels(s.PodSelector, path.Child("podSelector"))...)
-	errs = append(errs, validateMethod(s, path)...)
-	if s.Pace != nil {
-		errs = append(errs, validatePace(s.Pace, path.Child("pace"))...)
-	}
-	if s.Breaker != nil {
-		errs = append(errs, validateBreaker(s.Breaker, path.Child("breaker"))...)
-	}
-	if s.Protect != nil {
-		errs = append(errs, validateProtection(s.Protect, path.Child("protect"))...)
-	}
-	if s.Inject != nil {
-		errs = append(errs, validateInjection(s.Inject, s, path)...)
-	}
-	if s.Window != nil {
-		errs = append(errs, field.Forbidden(path.Child("window"),
-			fmt.Sprintf("was renamed: write inject: {seconds: %d}", s.Window.Seconds)))
-	}
-	return errs
+	return slices.Concat(
+		selector.ValidateAll(s.Taints, path.Child("taints"), selector.Taints),
+		validateEffects(s.Taints, path.Child("taints")),
+		selector.ValidateLabels(s.NamespaceSelector, path.Child("namespaceSelector")),
+		selector.ValidateLabels(s.PodSelector, path.Child("podSelector")),
+		validateMethod(s, path),
+		validatePace(s.Pace, path.Child("pace")),
+		validateBreaker(s.Breaker, path.Child("breaker")),
+		validateProtection(s.Protect, path.Child("protect")),
+		validateInjection(s.Inject, s, path),
+		policy.Check(s.Window == nil, field.Forbidden(path.Child("window"),
+			fmt.Sprintf("was renamed: write inject: {seconds: %d}", ptr.Deref(s.Window, v1alpha1.EvictionInjection{}).Seconds))))
 }
 
 // validateEffects refuses selectors that select no taint that evicts.
 func validateEffects(list []v1alpha1.TaintSelector, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i := range list {
-		if effects := list[i].Effects; len(effects) > 0 && !slices.Contains(effects, corev1.TaintEffectNoExecute) {
-			errs = append(errs, field.Invalid(path.Index(i).Child("effects"), effects,
-				"no eviction comes of these: leave effects out or list NoExecute, the only effect that evicts"))
-		}
-	}
-	return errs
+	return policy.ValidateEach(list, len(list), path, func(s *v1alpha1.TaintSelector, path *field.Path) field.ErrorList {
+		return policy.Check(len(s.Effects) == 0 || slices.Contains(s.Effects, corev1.TaintEffectNoExecute), field.Invalid(path.Child("effects"), s.Effects,
+			"no eviction comes of these: leave effects out or list NoExecute, the only effect that evicts"))
+	})
 }
 
 // marks are the ways in which pods get the DisruptionTarget condition.
 var marks = []v1alpha1.EvictionMark{v1alpha1.EvictionMarkBefore, v1alpha1.EvictionMarkByEvictionAPI, v1alpha1.EvictionMarkWhileTerminating}
 
 func validateMethod(s *v1alpha1.EvictionPolicySpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	methods := []v1alpha1.EvictionMethod{v1alpha1.EvictionMethodDelete, v1alpha1.EvictionMethodEvict}
-	if s.Method != "" && !slices.Contains(methods, s.Method) {
-		errs = append(errs, field.NotSupported(path.Child("method"), s.Method, methods))
-	}
-	switch {
-	case s.Mark == "" || s.Mark == v1alpha1.EvictionMarkBefore:
-	case !slices.Contains(marks, s.Mark):
-		errs = append(errs, field.NotSupported(path.Child("mark"), s.Mark, marks))
-	case methodOf(s.Method) == v1alpha1.EvictionMethodEvict:
-		errs = append(errs, field.Forbidden(path.Child("mark"), "needs method Delete: with Evict the Eviction API sets the condition"))
-	}
+	method := cmp.Or(s.Method, v1alpha1.EvictionMethodDelete)
+	deletes := method == v1alpha1.EvictionMethodDelete
+	errs := slices.Concat(
+		policy.ValidateEnum(method, path.Child("method"), []v1alpha1.EvictionMethod{v1alpha1.EvictionMethodDelete, v1alpha1.EvictionMethodEvict}),
+		policy.ValidateEnum(cmp.Or(s.Mark, v1alpha1.EvictionMarkBefore), path.Child("mark"), marks),
+		policy.Check(deletes || s.Mark == v1alpha1.EvictionMarkBefore || !slices.Contains(marks, s.Mark),
+			field.Forbidden(path.Child("mark"), "needs method Delete: with Evict the Eviction API sets the condition")))
 	if s.DeleteAfter == nil {
 		return errs
 	}
-	if s.DeleteAfter.Duration < 0 {
-		errs = append(errs, field.Invalid(path.Child("deleteAfter"), s.DeleteAfter.Duration.String(), "must not be negative"))
-	}
-	if methodOf(s.Method) == v1alpha1.EvictionMethodDelete {
-		errs = append(errs, field.Forbidden(path.Child("deleteAfter"), "needs method Evict: Delete asks no budget, so there is nothing to wait for"))
-	}
-	return errs
+	after := path.Child("deleteAfter")
+	return slices.Concat(errs,
+		policy.Check(s.DeleteAfter.Duration >= 0, field.Invalid(after, s.DeleteAfter.Duration.String(), "must not be negative")),
+		policy.Check(!deletes, field.Forbidden(after, "needs method Evict: Delete asks no budget, so there is nothing to wait for")))
 }
 
 func validatePace(in *v1alpha1.EvictionPace, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if n := in.PodsPerSecond; n < 1 || n > maxRate {
-		errs = append(errs, field.Invalid(path.Child("podsPerSecond"), n, fmt.Sprintf("must be from 1 to %d", maxRate)))
+	if in == nil {
+		return nil
 	}
-	if n := in.Burst; n < 0 || n > maxRate {
-		errs = append(errs, field.Invalid(path.Child("burst"), n, fmt.Sprintf("must be from 1 to %d, or left out to be as podsPerSecond", maxRate)))
-	}
-	return append(errs, validateScope(in.Scope, path.Child("scope"))...)
+	rate, burst := in.PodsPerSecond, in.Burst
+	return slices.Concat(
+		policy.Check(rate >= 1 && rate <= maxRate, field.Invalid(path.Child("podsPerSecond"), rate, fmt.Sprintf("must be from 1 to %d", maxRate))),
+		policy.Check(burst >= 0 && burst <= maxRate, field.Invalid(path.Child("burst"), burst, fmt.Sprintf("must be from 1 to %d, or left out to be as podsPerSecond", maxRate))),
+		validateScope(in.Scope, path.Child("scope")))
 }
 
 func validateBreaker(in *v1alpha1.EvictionBreaker, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if in.MaxPods == nil && in.MaxPercent == nil {
-		errs = append(errs, field.Required(path, "a breaker without a limit: give maxPods, maxPercent or both"))
+	if in == nil {
+		return nil
 	}
-	if n := in.MaxPods; n != nil && *n < 1 {
-		errs = append(errs, field.Invalid(path.Child("maxPods"), *n, "must be at least 1; paused: true holds everything"))
-	}
-	if n := in.MaxPercent; n != nil && (*n < 1 || *n > maxPercent) {
-		errs = append(errs, field.Invalid(path.Child("maxPercent"), *n, "must be from 1 to 100; paused: true holds everything"))
-	}
-	if w := in.Window.Duration; w != 0 && (w < minWindow || w > maxWindow) {
-		errs = append(errs, field.Invalid(path.Child("window"), w.String(), "must be from 10s to 24h"))
-	}
-	return append(errs, validateScope(in.Scope, path.Child("scope"))...)
+	pods, percent, window := ptr.Deref(in.MaxPods, 1), ptr.Deref(in.MaxPercent, 1), in.Window.Duration
+	return slices.Concat(
+		policy.Check(in.MaxPods != nil || in.MaxPercent != nil, field.Required(path, "a breaker without a limit: give maxPods, maxPercent or both")),
+		policy.Check(pods >= 1, field.Invalid(path.Child("maxPods"), pods, "must be at least 1; paused: true holds everything")),
+		policy.Check(percent >= 1 && percent <= maxPercent, field.Invalid(path.Child("maxPercent"), percent, "must be from 1 to 100; paused: true holds everything")),
+		policy.Check(window == 0 || window >= minWindow && window <= maxWindow, field.Invalid(path.Child("window"), window.String(), "must be from 10s to 24h")),
+		validateScope(in.Scope, path.Child("scope")))
 }
 
 func validateScope(scope v1alpha1.LimitScope, path *field.Path) field.ErrorList {
-	scopes := []v1alpha1.LimitScope{v1alpha1.LimitScopeDecided, v1alpha1.LimitScopeSelected}
-	if scope != "" && !slices.Contains(scopes, scope) {
-		return field.ErrorList{field.NotSupported(path, scope, scopes)}
-	}
-	return nil
+	return policy.ValidateEnum(cmp.Or(scope, v1alpha1.LimitScopeDecided), path, []v1alpha1.LimitScope{v1alpha1.LimitScopeDecided, v1alpha1.LimitScopeSelected})
 }
 
 func validateProtection(in *v1alpha1.EvictionProtection, path *field.Path) field.ErrorList {
-	names := path.Child("priorityClassNames")
-	errs := selector.ValidateList(in.PriorityClassNames, maxClasses, names)
-	for i, name := range in.PriorityClassNames {
-		switch {
-		case name == "":
-			errs = append(errs, field.Required(names.Index(i), "name a priority class"))
-		case len(name) > maxClassName:
-			errs = append(errs, field.TooLong(names.Index(i), name, maxClassName))
-		}
+	if in == nil {
+		return nil
 	}
-	pods := path.Child("podSelector")
+	pods := in.PodSelector
+	return slices.Concat(
+		selector.ValidateItems(in.PriorityClassNames, maxClasses, path.Child("priorityClassNames"), validateClass),
+		policy.Check(pods != nil || len(in.PriorityClassNames) > 0, field.Required(path, "protects nobody: give priorityClassNames, podSelector or both")),
+		policy.Check(pods == nil || !selector.SelectsAll(pods),
+			field.Required(path.Child("podSelector"), "an empty selector would protect every pod: name at least one label, or set paused to hold all evictions")),
+		selector.ValidateLabels(pods, path.Child("podSelector")),
+		validateNamespaces(in.Namespaces, path.Child("namespaces")))
+}
+
+func validateClass(name string, path *field.Path) field.ErrorList {
 	switch {
-	case in.PodSelector == nil && len(in.PriorityClassNames) == 0:
-		errs = append(errs, field.Required(path, "protects nobody: give priorityClassNames, podSelector or both"))
-	case in.PodSelector != nil && len(in.PodSelector.MatchLabels)+len(in.PodSelector.MatchExpressions) == 0:
-		errs = append(errs, field.Required(pods, "an empty selector would protect every pod: name at least one label, or set paused to hold all evictions"))
+	case name == "":
+		return field.ErrorList{field.Required(path, "name a priority class")}
+	case len(name) > maxClassName:
+		return field.ErrorList{field.TooLong(path, name, maxClassName)}
+	default:
+		return nil
 	}
-	errs = append(errs, selector.ValidateLabels(in.PodSelector, pods)...)
-	return append(errs, validateNamespaces(in.Namespaces, path.Child("namespaces"))...)
 }
 
 func validateNamespaces(namespaces []string, path *field.Path) field.ErrorList {
@@ -160,26 +136,19 @@ func validateNamespaces(namespaces []string, path *field.Path) field.ErrorList {
 // {key, Exists, NoExecute}, so the policy must select all taints that such a toleration
 // tolerates.
 func validateInjection(inject *v1alpha1.EvictionInjection, s *v1alpha1.EvictionPolicySpec, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if n := inject.Seconds; n < 1 || n > maxInjectSeconds {
-		errs = append(errs, field.Invalid(path.Child("inject", "seconds"), n, fmt.Sprintf("must be from 1 to %d", maxInjectSeconds)))
+	if inject == nil {
+		return nil
 	}
 	const given = "the policy injects a toleration of "
-	for i := range s.Taints {
-		t, at := &s.Taints[i], path.Child("taints").Index(i)
-		if t.Key == "" || strings.Contains(t.Key, "*") {
-			errs = append(errs, field.Invalid(at.Child("key"), t.Key, given+"one key: give the key in full"))
-		}
-		if len(t.Values) > 0 {
-			errs = append(errs, field.Forbidden(at.Child("values"), given+"every value of the key: leave values out"))
-		}
-		if len(t.Drivers) > 0 {
-			errs = append(errs, field.Forbidden(at.Child("drivers"), given+"the devices of every driver: leave drivers out"))
-		}
-		if t.Target == v1alpha1.TaintTargetDevice && s.PodSelector != nil {
-			errs = append(errs, field.Forbidden(path.Child("podSelector"),
-				"the policy injects a toleration into claims, whose pods are not known when they are created: use namespaceSelector"))
-		}
-	}
-	return errs
+	seconds := inject.Seconds
+	return append(
+		policy.Check(seconds >= 1 && seconds <= maxInjectSeconds, field.Invalid(path.Child("inject", "seconds"), seconds, fmt.Sprintf("must be from 1 to %d", maxInjectSeconds))),
+		policy.ValidateEach(s.Taints, len(s.Taints), path.Child("taints"), func(t *v1alpha1.TaintSelector, at *field.Path) field.ErrorList {
+			return slices.Concat(
+				policy.Check(t.Key != "" && !strings.Contains(t.Key, "*"), field.Invalid(at.Child("key"), t.Key, given+"one key: give the key in full")),
+				policy.Check(len(t.Values) == 0, field.Forbidden(at.Child("values"), given+"every value of the key: leave values out")),
+				policy.Check(len(t.Drivers) == 0, field.Forbidden(at.Child("drivers"), given+"the devices of every driver: leave drivers out")),
+				policy.Check(t.Target != v1alpha1.TaintTargetDevice || s.PodSelector == nil, field.Forbidden(path.Child("podSelector"),
+					"the policy injects a toleration into claims, whose pods are not known when they are created: use namespaceSelector")))
+		})...)
 }

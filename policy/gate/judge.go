@@ -38,17 +38,12 @@ func (s *Set) JudgeAt(path *field.Path, by *authenticationv1.UserInfo, pod, old 
 				f.Problem += ": " + c.message
 			}
 			return f
-		}, func() policy.Finding {
-			return policy.Finding{
-				Reason: policy.MoreFindings, Policy: f.Policy, Actions: f.Actions, Field: gates,
-				Problem: "more gates are guarded by this policy or others than are listed",
-			}
+		}, policy.Finding{
+			Reason: policy.MoreFindings, Policy: f.Policy, Actions: f.Actions, Field: gates,
+			Problem: "more gates are guarded by this policy or others than are listed",
 		})
 	}
-	stay := make(sets.Set[string], len(pod.SchedulingGates))
-	for _, gate := range pod.SchedulingGates {
-		stay.Insert(gate.Name)
-	}
+	stay := sets.New(pod.SchedulingGates...)
 	changed := changedDirectives(path, pod, old)
 	for _, gate := range old.SchedulingGates {
 		for _, position := range s.guarding(gate.Name) {
@@ -57,7 +52,7 @@ func (s *Set) JudgeAt(path *field.Path, by *authenticationv1.UserInfo, pod, old 
 				continue
 			}
 			name := policy.Short(gate.Name, maxGate)
-			if !stay.Has(gate.Name) {
+			if !stay.Has(gate) {
 				add(c, policy.Finding{
 					Reason: policy.GateNotOwned, Field: gates, Value: name, Problem: "only an owner of the gate may remove it",
 				})

@@ -85,12 +85,7 @@ func compile(p *v1alpha1.GatePolicy) (*compiled, field.ErrorList) {
 
 // remedy describes the owners. Subjects with a fault own nothing and are left out.
 func remedy(owners []rbacv1.Subject) string {
-	var sound []rbacv1.Subject
-	for i := range owners {
-		if len(policy.ValidateSubjects(owners[i:i+1], nil)) == 0 {
-			sound = append(sound, owners[i])
-		}
-	}
+	sound := slices.DeleteFunc(slices.Clone(owners), func(s rbacv1.Subject) bool { return len(policy.ValidateSubjects([]rbacv1.Subject{s}, nil)) > 0 })
 	if len(sound) == 0 {
 		return "the policy names no owner, so nobody may"
 	}
@@ -107,19 +102,11 @@ func (s *Set) Len() int {
 
 // guarding returns the positions of the policies that guard a gate, in order.
 func (s *Set) guarding(gate string) []int {
-	exact := s.guards[gate]
-	prefix, _, ok := strings.Cut(gate, "/")
-	if !ok {
-		return exact
+	positions := s.guards[gate]
+	if prefix, _, ok := strings.Cut(gate, "/"); ok {
+		positions = slices.Concat(positions, s.guards[prefix+anyBelow])
 	}
-	below := s.guards[prefix+anyBelow]
-	switch {
-	case len(below) == 0:
-		return exact
-	case len(exact) == 0:
-		return below
-	}
-	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(exact, below))))
+	return slices.Compact(slices.Sorted(slices.Values(positions)))
 }
 
 // maxGates is a limit of the schema. It holds for stored objects that it did not validate, too.
@@ -128,10 +115,11 @@ const maxGates = 64
 // ValidatePolicy returns the faults of a policy. A policy without faults is fully in force.
 func ValidatePolicy(p *v1alpha1.GatePolicy) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := validateGates(p.Spec.Gates, spec.Child("gates"))
-	errs = append(errs, policy.ValidateSubjects(p.Spec.Owners, spec.Child("owners"))...)
-	errs = append(errs, policy.ValidateActions(p.Spec.ValidationActions, spec.Child("validationActions"))...)
-	return append(errs, policy.ValidateMessage(p.Spec.Message, spec.Child("message"))...)
+	return slices.Concat(
+		validateGates(p.Spec.Gates, spec.Child("gates")),
+		policy.ValidateSubjects(p.Spec.Owners, spec.Child("owners")),
+		policy.ValidateActions(p.Spec.ValidationActions, spec.Child("validationActions")),
+		policy.ValidateMessage(p.Spec.Message, spec.Child("message")))
 }
 
 func validateGates(gates []string, path *field.Path) field.ErrorList {

@@ -5,6 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // ClaimRequest is a request, or an alternative of one, in a claim or in a template
@@ -60,14 +61,11 @@ func (m Matching) JudgeClaim(requests []ClaimRequest) []policy.Finding {
 			remedy = "a request holds no more than 16 tolerations: remove some of its own"
 		}
 		for _, t := range lacking(r.Tolerations, wanted, coversDevice) {
-			if found.cut {
-				return found.findings
-			}
 			found.add(warning(policy.Finding{
 				Reason:  policy.PlacementMissing,
 				Policy:  refTo(t.policy),
 				Field:   r.Path.String(),
-				Value:   tolerationWords(ofDevice(t.value)),
+				Value:   tolerationWords(selector.FromDevice(t.value)),
 				Problem: "is given by the policy, and is not there",
 				Remedy:  remedy,
 			}))

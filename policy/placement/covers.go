@@ -1,15 +1,20 @@
 package placement
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // covers reports whether have tolerates every taint that want does, and for at least as long.
 // The operators and effects are those of AV-23; an unknown one covers only itself.
 func covers(have, want *corev1.Toleration) bool {
 	switch {
-	case same(have, want):
+	case have.MatchToleration(want) && ptr.Equal(have.TolerationSeconds, want.TolerationSeconds):
 		return true
 	case have.Key != want.Key && (have.Key != "" || have.Operator != corev1.TolerationOpExists):
 		return false
@@ -35,31 +40,13 @@ func coversSeconds(have, want *int64) bool {
 }
 
 func operatorOf(t *corev1.Toleration) corev1.TolerationOperator {
-	if t.Operator == "" {
-		return corev1.TolerationOpEqual
-	}
-	return t.Operator
-}
-
-func same(a, b *corev1.Toleration) bool {
-	return a.Key == b.Key && a.Operator == b.Operator && a.Value == b.Value && a.Effect == b.Effect &&
-		(a.TolerationSeconds == nil) == (b.TolerationSeconds == nil) &&
-		(a.TolerationSeconds == nil || *a.TolerationSeconds == *b.TolerationSeconds)
+	return cmp.Or(t.Operator, corev1.TolerationOpEqual)
 }
 
 // coversDevice is covers for a request of devices, where seconds count with the effect
 // NoExecute alone, too.
 func coversDevice(have, want *resourcev1.DeviceToleration) bool {
-	return covers(ofDevice(have), ofDevice(want))
-}
-
-// ofDevice returns a toleration of devices as one of a pod, which differs in types
-// alone.
-func ofDevice(t *resourcev1.DeviceToleration) *corev1.Toleration {
-	return &corev1.Toleration{
-		Key: t.Key, Operator: corev1.TolerationOperator(t.Operator), Value: t.Value,
-		Effect: corev1.TaintEffect(t.Effect), TolerationSeconds: t.TolerationSeconds,
-	}
+	return covers(selector.FromDevice(have), selector.FromDevice(want))
 }
 
 // unbounded reports whether a toleration of devices lasts for ever, or is not about

@@ -8,6 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 const fieldTolerations = "spec.tolerations"
@@ -74,22 +75,15 @@ func bareOf(spec *corev1.PodSpec) *corev1.PodSpec {
 // spreadGifts returns the defaults that constraints have or lack.
 func (m Matching) spreadGifts(all []SpreadDefault, constraints []corev1.TopologySpreadConstraint) []Gift {
 	var gifts []Gift
+	add := func(one SpreadDefault, given, own *corev1.NodeInclusionPolicy) {
+		if given != nil && (own == nil || *own == *given) {
+			gifts = append(gifts, Gift{Policies: m.spreaders(), Field: spreadPath(one.Index), Value: one.words(), Has: own != nil})
+		}
+	}
 	for _, set := range all {
 		own := &constraints[set.Index]
-		for _, d := range []struct{ given, own *corev1.NodeInclusionPolicy }{
-			{set.NodeTaintsPolicy, own.NodeTaintsPolicy}, {set.NodeAffinityPolicy, own.NodeAffinityPolicy},
-		} {
-			if d.given == nil || d.own != nil && *d.own != *d.given {
-				continue
-			}
-			one := SpreadDefault{Index: set.Index}
-			if d.given == set.NodeTaintsPolicy {
-				one.NodeTaintsPolicy = d.given
-			} else {
-				one.NodeAffinityPolicy = d.given
-			}
-			gifts = append(gifts, Gift{Policies: m.spreaders(), Field: spreadPath(set.Index), Value: one.words(), Has: d.own != nil})
-		}
+		add(SpreadDefault{Index: set.Index, NodeTaintsPolicy: set.NodeTaintsPolicy}, set.NodeTaintsPolicy, own.NodeTaintsPolicy)
+		add(SpreadDefault{Index: set.Index, NodeAffinityPolicy: set.NodeAffinityPolicy}, set.NodeAffinityPolicy, own.NodeAffinityPolicy)
 	}
 	return gifts
 }
@@ -113,7 +107,7 @@ func (m Matching) ClaimGifts(requests []ClaimRequest) []Gift {
 		r := &requests[i]
 		for _, t := range m.deviceTolerations() {
 			has := slices.ContainsFunc(r.Tolerations, func(have resourcev1.DeviceToleration) bool { return coversDevice(&have, t.value) })
-			gifts = append(gifts, Gift{Policies: []string{t.policy}, Field: r.Path.String(), Value: tolerationWords(ofDevice(t.value)), Has: has})
+			gifts = append(gifts, Gift{Policies: []string{t.policy}, Field: r.Path.String(), Value: tolerationWords(selector.FromDevice(t.value)), Has: has})
 		}
 	}
 	return gifts

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/selector"
 	"github.com/tollgate-dev/tollgate/policy/taint"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
@@ -88,7 +89,7 @@ func grantable(m *v1alpha1.PlacementMatch) bool {
 
 // nonEmpty returns nil for a selector that selects everything.
 func nonEmpty(s *metav1.LabelSelector) *metav1.LabelSelector {
-	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
+	if s == nil || selector.SelectsAll(s) {
 		return nil
 	}
 	return s
@@ -122,15 +123,16 @@ func guardTolerations(spec *v1alpha1.PlacementPolicySpec) []corev1.Toleration {
 func validateGuard(p *v1alpha1.PlacementPolicy) field.ErrorList {
 	path := field.NewPath("spec", "guard")
 	guard := p.Spec.Guard
-	var errs field.ErrorList
-	if !grantable(&p.Spec.Match) {
-		errs = append(errs, field.Forbidden(path, "grants its taints to namespaces and pod labels: set match.namespaces or match.namespaceSelector, and no match.resources, match.deviceClasses or match.matchConditions"))
+	if guard == nil {
+		return nil
 	}
+	errs := policy.Check(grantable(&p.Spec.Match), field.Forbidden(path,
+		"grants its taints to namespaces and pod labels: set match.namespaces or match.namespaceSelector, and no match.resources, match.deviceClasses or match.matchConditions"))
 	whole := p.DeepCopy()
 	if guard.Register == nil {
 		// The taints are validated as those of a node with or without register.
 		whole.Spec.Guard.Register = &v1alpha1.GuardRegistration{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"any": ""}}}
-	} else if nodes := registeredNodes(&p.Spec); len(nodes.MatchLabels)+len(nodes.MatchExpressions) == 0 {
+	} else if nodes := registeredNodes(&p.Spec); selector.SelectsAll(&nodes) {
 		errs = append(errs, field.Required(path.Child("register", "nodeSelector"), "name the nodes here or in spec.pod.nodeSelector"))
 	}
 	tolerations, taints := Guard(whole)

@@ -42,9 +42,6 @@ func (m Matching) judgePod(pod Pod, to *report) {
 // case.
 func (m Matching) failures(to *report) {
 	for _, f := range m.failed {
-		if to.cut {
-			return
-		}
 		gives := "nothing"
 		if f.policy.gates() != nil {
 			gives = "its scheduling gates to pods, and nothing else"
@@ -61,15 +58,12 @@ func (m Matching) failures(to *report) {
 // contradictions refuses the conflicts of the pod with the policies.
 func (s *steering) contradictions(to *report) {
 	for _, c := range s.conflicts() {
-		if to.cut {
-			return
-		}
 		f := policy.Finding{
 			Reason:  policy.PlacementContradicted,
 			Policy:  refsTo(s.authors(c.key)),
 			Field:   "spec.nodeSelector",
 			Value:   requirementWords(&c.own),
-			Problem: "contradicts the policy, which steers the pod to nodes with " + needsWords(of(c.key, s.needs)),
+			Problem: "contradicts the policy, which steers the pod to nodes with " + needsWords(about(c.key, s.wanted)),
 			Remedy:  "leave it out, or narrow it to what the policy allows",
 		}
 		if c.term >= 0 {
@@ -82,8 +76,8 @@ func (s *steering) contradictions(to *report) {
 // inconsistencies warns of policies that contradict each other, so that no node fits the
 // pod.
 func (s *steering) inconsistencies(to *report) {
-	for _, key := range keysOf(s.needs) {
-		if wanted := of(key, s.needs); !satisfiable(wanted) {
+	for _, key := range s.keys {
+		if wanted := about(key, s.wanted); !satisfiable(wanted) {
 			to.add(warning(policy.Finding{
 				Reason:  policy.PlacementContradicted,
 				Policy:  refsTo(s.authors(key)),
@@ -131,9 +125,6 @@ func (m Matching) missingGates(pod Pod, lacks *PodAdditions, to *report) {
 		remedy = "leave spec.nodeName out"
 	}
 	for _, gate := range lacks.gates {
-		if to.cut {
-			return
-		}
 		to.add(policy.Finding{
 			Reason:  policy.PlacementMissing,
 			Policy:  refTo(gate.policy),

@@ -152,29 +152,34 @@ type matcher struct {
 
 // candidates returns the policies that may be for the subject, ascending.
 func (a *matcher) candidates(ctx context.Context, x *index) ([]int, error) {
-	s := a.subject
-	positions := append(slices.Clone(x.loose), x.byNamespace[s.Namespace]...)
-	positions = lookUp(positions, x.byNamespaceLabel, s.NamespaceLabels)
-	positions = lookUp(positions, x.byLabel, s.Labels)
-	if len(x.byResource) > 0 {
+	s, positions := a.subject, slices.Clone(x.loose)
+	add := func(of part, key, value string) { positions = append(positions, x.by[criterion{of, key, value}]...) }
+	add(ofNamespace, "", s.Namespace)
+	for key, value := range s.NamespaceLabels {
+		add(ofNamespaceLabel, key, value)
+	}
+	for key, value := range s.Labels {
+		add(ofLabel, key, value)
+	}
+	if x.resources {
 		names, err := a.resourceNames()
 		if err != nil {
 			return nil, err
 		}
 		for _, name := range names {
-			positions = append(positions, x.byResource[name]...)
+			add(ofResource, "", name)
 		}
 	}
-	if len(x.byClass) > 0 {
+	if x.classes {
 		names, err := a.classNames(ctx)
 		if err != nil {
 			return nil, err
 		}
 		for _, name := range names {
-			positions = append(positions, x.byClass[name]...)
+			add(ofClass, "", name)
 		}
-		if a.missing != nil {
-			for _, all := range x.byClass {
+		for c, all := range x.by {
+			if a.missing != nil && c.of == ofClass {
 				positions = append(positions, all...)
 			}
 		}
@@ -213,23 +218,21 @@ func (a *matcher) matches(ctx context.Context, m *match) (bool, error) {
 	if !m.selects(s) {
 		return false, nil
 	}
-	if m.resources != nil {
+	if len(m.resources) > 0 {
 		names, err := a.resourceNames()
-		if err != nil || !holdsAny(m.resources, names) {
+		if err != nil || !m.resources.HasAny(names...) {
 			return false, err
 		}
 	}
 	unknown := false
-	if m.classes != nil {
+	if len(m.classes) > 0 {
 		names, err := a.classNames(ctx)
-		if unknown = !holdsAny(m.classes, names); err != nil || unknown && a.missing == nil {
+		if unknown = !m.classes.HasAny(names...); err != nil || unknown && a.missing == nil {
 			return false, err
 		}
 	}
-	if m.conditional {
-		if ok, err := m.conditions.Match(ctx, s.Review, &cel.Judged{}); err != nil || !ok {
-			return false, err
-		}
+	if ok, err := m.conditions.Match(ctx, s.Review); err != nil || !ok {
+		return false, err
 	}
 	if unknown {
 		return false, a.missing
@@ -242,13 +245,6 @@ func (m *match) selects(s *Subject) bool {
 	return m.namespaces.Has(s.Namespace) &&
 		(m.namespaceSelector == nil || s.NamespaceLabels != nil && m.namespaceSelector.Matches(labels.Set(s.NamespaceLabels))) &&
 		(m.selector == nil || m.selector.Matches(labels.Set(s.Labels)))
-}
-
-func holdsAny(set map[string]struct{}, names []string) bool {
-	return slices.ContainsFunc(names, func(name string) bool {
-		_, ok := set[name]
-		return ok
-	})
 }
 
 // PersonalPods returns the policies, by name, for which it depends on the requester whether
@@ -281,11 +277,11 @@ func (s *Set) personal(ctx context.Context, x *index, subject *Subject) ([]strin
 	var names []string
 	for _, position := range positions {
 		c := s.Policies[position]
-		if !c.match.conditional || !c.match.conditions.Uses().Requester {
+		if !c.match.conditions.Uses().Requester {
 			continue
 		}
 		rest := c.match
-		rest.conditional = false
+		rest.conditions = cel.Conditions{}
 		matches, err := a.matches(ctx, &rest)
 		if _, unknown := errors.AsType[*MissingClaimError](err); unknown {
 			continue
@@ -304,80 +300,89 @@ func (s *Set) personal(ctx context.Context, x *index, subject *Subject) ([]strin
 // too few. Policies are positions in Set.Policies. Each has one entry, under the part of its
 // match that is found first: the namespace, then labels, then resources and classes.
 type index struct {
-	byNamespace      map[string][]int
-	byNamespaceLabel map[label][]int
-	byLabel          map[label][]int
-	byResource       map[string][]int
-	byClass          map[string][]int
+	by map[criterion][]int
+	// resources and classes say that some policies are found by these.
+	resources, classes bool
 	// loose are candidates for every object.
 	loose []int
 }
 
-// label is a label with a value that a selector asks for.
-type label struct{ key, value string }
+// criterion is a part of a match. The key is that of a label, the value its value or a name.
+type criterion struct {
+	of         part
+	key, value string
+}
+
+// part is the kind of a criterion.
+type part uint8
+
+const (
+	ofNamespace part = iota
+	ofNamespaceLabel
+	ofLabel
+	ofResource
+	ofClass
+)
 
 // add adds a policy. Positions must not descend.
 func (x *index) add(position int, m *v1alpha1.PlacementMatch) {
-	open := func(pattern string) bool { return strings.HasSuffix(pattern, "*") }
-	switch {
-	case len(m.Namespaces) > 0 && !slices.ContainsFunc(m.Namespaces, open):
-		addTo(&x.byNamespace, position, m.Namespaces...)
-	case len(oneOfLabels(m.NamespaceSelector)) > 0:
-		addTo(&x.byNamespaceLabel, position, oneOfLabels(m.NamespaceSelector)...)
-	case len(oneOfLabels(m.PodSelector)) > 0:
-		addTo(&x.byLabel, position, oneOfLabels(m.PodSelector)...)
-	case len(m.Resources) > 0:
-		addTo(&x.byResource, position, m.Resources...)
-	case len(m.DeviceClasses) > 0:
-		addTo(&x.byClass, position, m.DeviceClasses...)
-	default:
+	criteria := criteriaOf(m)
+	if len(criteria) == 0 {
 		x.loose = append(x.loose, position)
+		return
+	}
+	if x.by == nil {
+		x.by = map[criterion][]int{}
+	}
+	for _, c := range criteria {
+		x.by[c] = append(x.by[c], position)
+		x.resources, x.classes = x.resources || c.of == ofResource, x.classes || c.of == ofClass
 	}
 }
 
-func addTo[K comparable](lists *map[K][]int, position int, keys ...K) {
-	if *lists == nil {
-		*lists = map[K][]int{}
+// criteriaOf returns criteria of which every object that a policy is for has one; none where there
+// is no such list.
+func criteriaOf(m *v1alpha1.PlacementMatch) []criterion {
+	open := func(pattern string) bool { return strings.HasSuffix(pattern, "*") }
+	if len(m.Namespaces) > 0 && !slices.ContainsFunc(m.Namespaces, open) {
+		return valuesOf(ofNamespace, "", m.Namespaces)
 	}
-	for _, key := range keys {
-		(*lists)[key] = append((*lists)[key], position)
+	if found := labelsOf(ofNamespaceLabel, m.NamespaceSelector); len(found) > 0 {
+		return found
 	}
+	if found := labelsOf(ofLabel, m.PodSelector); len(found) > 0 {
+		return found
+	}
+	if len(m.Resources) > 0 {
+		return valuesOf(ofResource, "", m.Resources)
+	}
+	return valuesOf(ofClass, "", m.DeviceClasses)
 }
 
-// oneOfLabels returns labels of which every object that the selector selects has one; none
+func valuesOf(of part, key string, values []string) []criterion {
+	criteria := make([]criterion, len(values))
+	for i, value := range values {
+		criteria[i] = criterion{of, key, value}
+	}
+	return criteria
+}
+
+// labelsOf returns labels of which every object that the selector selects has one; none
 // where there is no such list.
-func oneOfLabels(selector *metav1.LabelSelector) []label {
+func labelsOf(of part, selector *metav1.LabelSelector) []criterion {
 	if selector == nil {
 		return nil
 	}
 	if keys := slices.Sorted(maps.Keys(selector.MatchLabels)); len(keys) > 0 {
-		return []label{{keys[0], selector.MatchLabels[keys[0]]}}
+		return []criterion{{of, keys[0], selector.MatchLabels[keys[0]]}}
 	}
 	for _, requirement := range selector.MatchExpressions {
-		if requirement.Operator != metav1.LabelSelectorOpIn {
-			continue
+		if requirement.Operator == metav1.LabelSelectorOpIn {
+			return valuesOf(of, requirement.Key, requirement.Values)
 		}
-		labels := make([]label, 0, len(requirement.Values))
-		for _, value := range requirement.Values {
-			labels = append(labels, label{requirement.Key, value})
-		}
-		return labels
 	}
 	return nil
 }
 
 // empty reports whether the index has no policy.
-func (x *index) empty() bool {
-	return len(x.byNamespace)+len(x.byNamespaceLabel)+len(x.byLabel)+len(x.byResource)+len(x.byClass)+len(x.loose) == 0
-}
-
-// lookUp appends the policies of labels to found.
-func lookUp(found []int, lists map[label][]int, labels map[string]string) []int {
-	if len(lists) == 0 {
-		return found
-	}
-	for key, value := range labels {
-		found = append(found, lists[label{key, value}]...)
-	}
-	return found
-}
+func (x *index) empty() bool { return len(x.by)+len(x.loose) == 0 }

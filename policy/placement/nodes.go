@@ -2,69 +2,12 @@ package placement
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
-
-// nodeRequirements are the requirements of one policy on the nodes of pods.
-type nodeRequirements struct {
-	// labels are those of which it names the values, sorted by key, one for each.
-	labels []labelValues
-	// others are all other requirements.
-	others []corev1.NodeSelectorRequirement
-}
-
-// labelValues are the values that a label of nodes may have, sorted.
-type labelValues struct {
-	key    string
-	values []string
-	// selector says that it is written as a nodeSelector where it can be.
-	selector bool
-}
-
-// compileNodes returns the valid requirements of a policy. Several lists of values of one
-// label hold together, as they do in a pod.
-func compileNodes(in *v1alpha1.PodPlacement) nodeRequirements {
-	var c nodeRequirements
-	named := map[string]labelValues{}
-	for key, value := range in.NodeSelector {
-		if len(validateLabel(key, value, nil)) == 0 {
-			named[key] = labelValues{key: key, values: []string{value}, selector: true}
-		}
-	}
-	for i := range in.NodeAffinity {
-		r := in.NodeAffinity[i].DeepCopy()
-		if len(validateRequirement(r, nil)) > 0 {
-			continue
-		}
-		if r.Operator != corev1.NodeSelectorOpIn {
-			c.others = append(c.others, *r)
-			continue
-		}
-		values := sortedSet(r.Values)
-		if before, ok := named[r.Key]; ok {
-			before.values = slices.DeleteFunc(before.values, func(value string) bool { return !slices.Contains(values, value) })
-			named[r.Key] = before
-			continue
-		}
-		named[r.Key] = labelValues{key: r.Key, values: values}
-	}
-	for _, key := range slices.Sorted(maps.Keys(named)) {
-		// Lists that exclude each other are a fault, which validatePod reports.
-		if len(named[key].values) > 0 {
-			c.labels = append(c.labels, named[key])
-		}
-	}
-	return c
-}
-
-func sortedSet(values []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(values)))
-}
 
 // need is a requirement on the nodes of a pod, and the policies that it comes from.
 type need struct {
@@ -76,25 +19,63 @@ type need struct {
 	policies []string
 }
 
+// compileNodes returns the valid requirements of a policy, at most one for each label that names
+// values. Several lists of values of one label hold together, as they do in a pod.
+func compileNodes(in *v1alpha1.PodPlacement) []need {
+	var needs []need
+	named := map[string]need{}
+	for key, value := range in.NodeSelector {
+		if len(validateLabel(key, value, nil)) == 0 {
+			named[key] = need{NodeSelectorRequirement: inValues(key, value), selector: true}
+		}
+	}
+	for i := range in.NodeAffinity {
+		n := need{NodeSelectorRequirement: *in.NodeAffinity[i].DeepCopy()}
+		before, again := named[n.Key]
+		switch {
+		case len(validateRequirement(&n.NodeSelectorRequirement, nil)) > 0:
+		case n.Operator != corev1.NodeSelectorOpIn:
+			needs = append(needs, n)
+		case again:
+			before.Values = slices.DeleteFunc(before.Values, func(value string) bool { return !slices.Contains(n.Values, value) })
+			named[n.Key] = before
+		default:
+			n.Values = sortedSet(n.Values)
+			named[n.Key] = n
+		}
+	}
+	for _, n := range named {
+		// Lists that exclude each other are a fault, which validatePod reports.
+		if len(n.Values) > 0 {
+			needs = append(needs, n)
+		}
+	}
+	return needs
+}
+
+func sortedSet(values []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(values)))
+}
+
 // needs returns the requirements of all policies, sorted. The values of a label are merged,
 // so that the pod may go where one of the policies steers it.
 func (m Matching) needs() []need {
 	merged := map[string]need{}
 	var all []need
 	for _, c := range m.policies {
-		for _, s := range c.pod.nodes.labels {
-			n := merged[s.key]
-			n.Values = append(n.Values, s.values...)
-			n.selector = n.selector || s.selector
-			n.policies = append(n.policies, c.name)
-			merged[s.key] = n
-		}
-		for i := range c.pod.nodes.others {
-			all = append(all, need{NodeSelectorRequirement: c.pod.nodes.others[i], policies: []string{c.name}})
+		for _, n := range c.pod.nodes {
+			n.policies = []string{c.name}
+			if n.Operator != corev1.NodeSelectorOpIn {
+				all = append(all, n)
+				continue
+			}
+			before := merged[n.Key]
+			n.Values, n.selector = sortedSet(slices.Concat(before.Values, n.Values)), before.selector || n.selector
+			n.policies = append(before.policies, c.name)
+			merged[n.Key] = n
 		}
 	}
-	for key, n := range merged {
-		n.NodeSelectorRequirement = inValues(key, sortedSet(n.Values)...)
+	for _, n := range merged {
 		n.selector = n.selector && len(n.Values) == 1
 		all = append(all, n)
 	}
@@ -114,36 +95,34 @@ func (m Matching) needs() []need {
 	return compact
 }
 
-// of returns what is required of one label.
-func of(key string, needs []need) []corev1.NodeSelectorRequirement {
+// about returns the requirements on one label.
+func about(key string, requirements []corev1.NodeSelectorRequirement) []corev1.NodeSelectorRequirement {
 	var found []corev1.NodeSelectorRequirement
-	for i := range needs {
-		if needs[i].Key == key {
-			found = append(found, needs[i].NodeSelectorRequirement)
+	for i := range requirements {
+		if requirements[i].Key == key {
+			found = append(found, requirements[i])
 		}
 	}
 	return found
 }
 
-// keysOf returns the labels that something is required of, sorted.
-func keysOf(needs []need) []string {
-	keys := make([]string, 0, len(needs))
-	for i := range needs {
-		keys = append(keys, needs[i].Key)
-	}
-	return slices.Compact(keys)
-}
-
 // steering compares the needs of policies with the requirements of a pod.
 type steering struct {
 	needs []need
-	spec  *corev1.PodSpec
+	// wanted are the requirements of the needs, keys the labels that they are about, sorted.
+	wanted []corev1.NodeSelectorRequirement
+	keys   []string
+	spec   *corev1.PodSpec
 	// terms are the required terms of the pod.
 	terms []corev1.NodeSelectorTerm
 }
 
 func newSteering(needs []need, spec *corev1.PodSpec) *steering {
 	s := &steering{needs: needs, spec: spec}
+	for i := range needs {
+		s.wanted, s.keys = append(s.wanted, needs[i].NodeSelectorRequirement), append(s.keys, needs[i].Key)
+	}
+	s.keys = slices.Compact(s.keys)
 	if required := required(spec.Affinity); required != nil {
 		s.terms = required.NodeSelectorTerms
 	}
@@ -163,23 +142,12 @@ func empty(term *corev1.NodeSelectorTerm) bool {
 	return len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0
 }
 
-// selected returns the requirement of the nodeSelector on a label.
-func (s *steering) selected(key string) []corev1.NodeSelectorRequirement {
-	if value, ok := s.spec.NodeSelector[key]; ok {
+// selected returns the requirement of a nodeSelector on a label.
+func selected(key string, selector map[string]string) []corev1.NodeSelectorRequirement {
+	if value, ok := selector[key]; ok {
 		return []corev1.NodeSelectorRequirement{inValues(key, value)}
 	}
 	return nil
-}
-
-// expressed returns the requirements of a term on a label.
-func expressed(key string, term *corev1.NodeSelectorTerm) []corev1.NodeSelectorRequirement {
-	var found []corev1.NodeSelectorRequirement
-	for i := range term.MatchExpressions {
-		if term.MatchExpressions[i].Key == key {
-			found = append(found, term.MatchExpressions[i])
-		}
-	}
-	return found
 }
 
 // conflict is a label for which no value satisfies both the pod and the policies. Term is the
@@ -195,9 +163,9 @@ type conflict struct {
 // a conflict is enough. Policies that contradict each other are no conflict of the pod.
 func (s *steering) conflicts() []conflict {
 	var found []conflict
-	for _, key := range keysOf(s.needs) {
-		wanted := of(key, s.needs)
-		own := s.selected(key)
+	for _, key := range s.keys {
+		wanted := about(key, s.wanted)
+		own := selected(key, s.spec.NodeSelector)
 		if len(own) > 0 && satisfiable(wanted) && !satisfiable(slices.Concat(wanted, own)) {
 			found = append(found, conflict{key: key, term: -1, own: own[0]})
 		}
@@ -224,17 +192,17 @@ func (s *steering) alive(term *corev1.NodeSelectorTerm) bool {
 		return false
 	}
 	return !slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
-		return !satisfiable(slices.Concat(expressed(r.Key, term), s.selected(r.Key)))
+		return !satisfiable(slices.Concat(about(r.Key, term.MatchExpressions), selected(r.Key, s.spec.NodeSelector)))
 	})
 }
 
 // conflictOf returns the first conflict of a term that is alive.
 func (s *steering) conflictOf(i int) (conflict, bool) {
 	term := &s.terms[i]
-	for _, key := range keysOf(s.needs) {
+	for _, key := range s.keys {
 		// The nodeSelector needs no check here: it contradicts neither the policies nor a
 		// term that is alive.
-		own, wanted := expressed(key, term), of(key, s.needs)
+		own, wanted := about(key, term.MatchExpressions), about(key, s.wanted)
 		if len(own) > 0 && satisfiable(wanted) && !satisfiable(slices.Concat(wanted, own)) {
 			return conflict{key: key, term: i, own: decisive(wanted, own)}, true
 		}
@@ -256,11 +224,11 @@ func decisive(wanted, own []corev1.NodeSelectorRequirement) corev1.NodeSelectorR
 // met reports whether the pod requires n, or more, in its nodeSelector or in all of its
 // terms.
 func (s *steering) met(n need) bool {
-	if implied(&n.NodeSelectorRequirement, s.selected(n.Key)) {
+	if implied(&n.NodeSelectorRequirement, selected(n.Key, s.spec.NodeSelector)) {
 		return true
 	}
 	return len(s.terms) > 0 && !slices.ContainsFunc(s.terms, func(term corev1.NodeSelectorTerm) bool {
-		return !empty(&term) && !implied(&n.NodeSelectorRequirement, expressed(n.Key, &term))
+		return !empty(&term) && !implied(&n.NodeSelectorRequirement, about(n.Key, term.MatchExpressions))
 	})
 }
 
@@ -272,14 +240,16 @@ func (s *steering) steer(to *PodAdditions) {
 		return
 	}
 	var rest []need
+	added := map[string]string{}
 	for _, n := range slices.DeleteFunc(slices.Clone(s.needs), s.met) {
 		if _, own := s.spec.NodeSelector[n.Key]; n.selector && !own {
 			to.NodeSelector = append(to.NodeSelector, Labelled{Key: n.Key, Value: n.Values[0], policies: n.policies})
+			added[n.Key] = n.Values[0]
 			continue
 		}
 		rest = append(rest, n)
 	}
-	rest = slices.DeleteFunc(rest, func(n need) bool { return implied(&n.NodeSelectorRequirement, added(n.Key, to.NodeSelector)) })
+	rest = slices.DeleteFunc(rest, func(n need) bool { return implied(&n.NodeSelectorRequirement, selected(n.Key, added)) })
 	if len(rest) == 0 {
 		return
 	}
@@ -290,20 +260,10 @@ func (s *steering) steer(to *PodAdditions) {
 	for i := range s.terms {
 		term := &s.terms[i]
 		lacking := slices.DeleteFunc(slices.Clone(rest), func(n need) bool {
-			return implied(&n.NodeSelectorRequirement, expressed(n.Key, term))
+			return implied(&n.NodeSelectorRequirement, about(n.Key, term.MatchExpressions))
 		})
 		if !empty(term) && len(lacking) > 0 {
 			to.Terms = append(to.Terms, Term{Index: i, needs: lacking})
 		}
 	}
-}
-
-// added returns the requirement of added labels of a nodeSelector on a label.
-func added(key string, given []Labelled) []corev1.NodeSelectorRequirement {
-	for _, l := range given {
-		if l.Key == key {
-			return []corev1.NodeSelectorRequirement{inValues(key, l.Value)}
-		}
-	}
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
@@ -188,17 +189,9 @@ func (a *PodAdditions) applyTerms(spec *corev1.PodSpec) {
 	if len(a.Terms) == 0 {
 		return
 	}
-	affinity := spec.Affinity.DeepCopy()
-	if affinity == nil {
-		affinity = &corev1.Affinity{}
-	}
-	if affinity.NodeAffinity == nil {
-		affinity.NodeAffinity = &corev1.NodeAffinity{}
-	}
-	if affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &corev1.NodeSelector{}
-	}
-	selector := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	affinity := ptr.Deref(spec.Affinity, corev1.Affinity{})
+	node := ptr.Deref(affinity.NodeAffinity, corev1.NodeAffinity{})
+	selector := ptr.Deref(node.RequiredDuringSchedulingIgnoredDuringExecution.DeepCopy(), corev1.NodeSelector{})
 	for i := range a.Terms {
 		t := &a.Terms[i]
 		if t.Index < 0 {
@@ -208,5 +201,5 @@ func (a *PodAdditions) applyTerms(spec *corev1.PodSpec) {
 		term := &selector.NodeSelectorTerms[t.Index]
 		term.MatchExpressions = append(term.MatchExpressions, t.Requirements()...)
 	}
-	spec.Affinity = affinity
+	node.RequiredDuringSchedulingIgnoredDuringExecution, affinity.NodeAffinity, spec.Affinity = &selector, &node, &affinity
 }

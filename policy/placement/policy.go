@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -38,7 +39,7 @@ type compiled struct {
 // podParts are the valid parts of a policy for pods.
 type podParts struct {
 	tolerations []corev1.Toleration
-	nodes       nodeRequirements
+	nodes       []need
 	spread      v1alpha1.TopologySpreadDefaults
 	gates       []string
 }
@@ -128,12 +129,12 @@ func (s *Set) Len() int {
 
 // GivesToPods reports whether a policy gives something to pods.
 func (s *Set) GivesToPods() bool {
-	return s.Len() > 0 && slices.ContainsFunc(s.Policies, func(c *compiled) bool { return c.pod != nil })
+	return s != nil && !s.pods.empty()
 }
 
 // GivesToClaims reports whether a policy gives tolerations to claims.
 func (s *Set) GivesToClaims() bool {
-	return s.Len() > 0 && slices.ContainsFunc(s.Policies, func(c *compiled) bool { return len(c.claim) > 0 })
+	return s != nil && !s.claims.empty()
 }
 
 // match is a compiled match.
@@ -141,35 +142,19 @@ type match struct {
 	namespaces selector.Namespaces
 	// The selectors are nil where there is none.
 	namespaceSelector, selector labels.Selector
-	resources, classes          map[string]struct{}
-	conditional                 bool
+	resources, classes          sets.Set[string]
 	conditions                  cel.Conditions
 }
 
 // compileMatch compiles a match whose selectors can be read. A name or a prefix with a fault
 // matches no namespace.
 func compileMatch(in *v1alpha1.PlacementMatch) match {
-	m := match{
+	return match{
 		namespaces:        selector.CompileNamespaces(in.Namespaces),
 		namespaceSelector: selector.CompileLabels(in.NamespaceSelector),
 		selector:          selector.CompileLabels(in.PodSelector),
-		resources:         setOf(in.Resources),
-		classes:           setOf(in.DeviceClasses),
-		conditional:       len(in.MatchConditions) > 0,
+		resources:         sets.New(in.Resources...),
+		classes:           sets.New(in.DeviceClasses...),
+		conditions:        cel.CompileConditions(in.MatchConditions),
 	}
-	if m.conditional {
-		m.conditions = cel.CompileConditions(cel.OfRequest, in.MatchConditions)
-	}
-	return m
-}
-
-func setOf(items []string) map[string]struct{} {
-	if len(items) == 0 {
-		return nil
-	}
-	set := make(map[string]struct{}, len(items))
-	for _, item := range items {
-		set[item] = struct{}{}
-	}
-	return set
 }

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -12,10 +11,13 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/selector"
+	"github.com/tollgate-dev/tollgate/policy/spread"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	tollgatevalidation "github.com/tollgate-dev/tollgate/policy/validation"
 )
@@ -33,85 +35,53 @@ const (
 // without errors is in force to the letter.
 func ValidatePolicy(p *v1alpha1.PlacementPolicy) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := validateMatch(&p.Spec.Match, matchPath())
-	if p.Spec.Pod == nil && p.Spec.Claim == nil && p.Spec.Guard == nil {
-		errs = append(errs, field.Required(spec, "a policy gives something: set pod, claim or guard"))
-	}
-	if p.Spec.Pod != nil {
-		errs = append(errs, validatePod(p.Spec.Pod, spec.Child("pod"))...)
-	}
-	if p.Spec.Claim != nil {
-		errs = append(errs, validateClaim(&p.Spec, spec.Child("claim", "tolerations"))...)
-	}
-	if p.Spec.Guard != nil {
-		errs = append(errs, validateGuard(p)...)
-	}
-	return errs
+	return slices.Concat(
+		validateMatch(&p.Spec.Match, matchPath()),
+		policy.Check(p.Spec.Pod != nil || p.Spec.Claim != nil || p.Spec.Guard != nil, field.Required(spec, "a policy gives something: set pod, claim or guard")),
+		validatePod(p.Spec.Pod, spec.Child("pod")),
+		validateClaim(&p.Spec, spec.Child("claim", "tolerations")),
+		validateGuard(p))
 }
 
 func validatePod(in *v1alpha1.PodPlacement, path *field.Path) field.ErrorList {
-	at := path.Child("tolerations")
-	errs := tooMany(len(in.Tolerations), maxPodItems, at)
-	for i := range in.Tolerations {
-		errs = append(errs, validateToleration(&in.Tolerations[i], at.Index(i))...)
+	if in == nil {
+		return nil
 	}
-	at = path.Child("nodeSelector")
-	errs = append(errs, tooMany(len(in.NodeSelector), maxPodItems, at)...)
-	for _, key := range sortedKeys(in.NodeSelector) {
-		errs = append(errs, validateLabel(key, in.NodeSelector[key], at.Key(key))...)
-	}
-	at = path.Child("nodeAffinity")
-	errs = append(errs, tooMany(len(in.NodeAffinity), maxPodItems, at)...)
-	for i := range in.NodeAffinity {
-		errs = append(errs, validateRequirement(&in.NodeAffinity[i], at.Index(i))...)
-	}
-	errs = append(errs, validateNodes(in, path)...)
-	if in.TopologySpread != nil {
-		errs = append(errs, validateSpread(in.TopologySpread, path.Child("topologySpread"))...)
-	}
-	at = path.Child("schedulingGates")
-	return append(errs, selector.ValidateTexts(in.SchedulingGates, maxGates, at, validation.IsQualifiedName)...)
+	return slices.Concat(
+		policy.ValidateEach(in.Tolerations, maxPodItems, path.Child("tolerations"), validateToleration),
+		validateNodeSelector(in.NodeSelector, path.Child("nodeSelector")),
+		policy.ValidateEach(in.NodeAffinity, maxPodItems, path.Child("nodeAffinity"), validateRequirement),
+		validateNodes(in, path),
+		validateSpread(in.TopologySpread, path.Child("topologySpread")),
+		selector.ValidateTexts(in.SchedulingGates, maxGates, path.Child("schedulingGates"), validation.IsQualifiedName))
 }
 
-func tooMany(n, most int, path *field.Path) field.ErrorList {
-	if n > most {
-		return field.ErrorList{field.TooMany(path, n, most)}
+func validateNodeSelector(labels map[string]string, path *field.Path) field.ErrorList {
+	errs := policy.Check(len(labels) <= maxPodItems, field.TooMany(path, len(labels), maxPodItems))
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		errs = append(errs, validateLabel(key, labels[key], path.Key(key))...)
 	}
-	return nil
+	return errs
 }
 
 // validateToleration holds a toleration to the rules for pods, and what a policy
 // gives to a little more: seconds that end it before it begins are a mistake.
 func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList {
-	errs := rebase(toleration.ValidateTolerations([]corev1.Toleration{*t}, nil, path), path.Index(0), path)
-	return append(errs, validateSeconds(t.TolerationSeconds, path)...)
+	return append(toleration.ValidateToleration(t, path), validateSeconds(t.TolerationSeconds, path)...)
 }
 
 func validateSeconds(seconds *int64, path *field.Path) field.ErrorList {
-	if seconds == nil || *seconds >= 0 {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path.Child("tolerationSeconds"), *seconds, "must not be negative: 0 already ends at once")}
-}
-
-// rebase moves errors of an item of a list that was made for it to where it stands.
-func rebase(errs field.ErrorList, from, to *field.Path) field.ErrorList {
-	for _, err := range errs {
-		err.Field = to.String() + strings.TrimPrefix(err.Field, from.String())
-	}
-	return errs
+	n := ptr.Deref(seconds, 0)
+	return policy.Check(n >= 0, field.Invalid(path.Child("tolerationSeconds"), n, "must not be negative: 0 already ends at once"))
 }
 
 func validateLabel(key, value string, path *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateLabelName(key, path)
-	return append(errs, validateLabelValue(value, path)...)
+	return append(metav1validation.ValidateLabelName(key, path), validateLabelValue(value, path)...)
 }
 
 func validateLabelValue(value string, path *field.Path) field.ErrorList {
-	if reasons := validation.IsValidLabelValue(value); len(reasons) > 0 {
-		return field.ErrorList{field.Invalid(path, value, strings.Join(reasons, "; "))}
-	}
-	return nil
+	reasons := validation.IsValidLabelValue(value)
+	return policy.Check(len(reasons) == 0, field.Invalid(path, value, strings.Join(reasons, "; ")))
 }
 
 func validateRequirement(r *corev1.NodeSelectorRequirement, path *field.Path) field.ErrorList {
@@ -154,7 +124,7 @@ func validateNodes(in *v1alpha1.PodPlacement, path *field.Path) field.ErrorList 
 		}
 	}
 	var errs field.ErrorList
-	for _, key := range sortedKeys(byKey) {
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		if !satisfiable(byKey[key]) {
 			errs = append(errs, field.Invalid(path, needsWords(byKey[key]), "no node can satisfy this"))
 		}
@@ -163,41 +133,34 @@ func validateNodes(in *v1alpha1.PodPlacement, path *field.Path) field.ErrorList 
 }
 
 func validateSpread(in *v1alpha1.TopologySpreadDefaults, path *field.Path) field.ErrorList {
-	errs := validateInclusion(in.NodeTaintsPolicy, path.Child("nodeTaintsPolicy"))
-	return append(errs, validateInclusion(in.NodeAffinityPolicy, path.Child("nodeAffinityPolicy"))...)
-}
-
-func validateInclusion(p *corev1.NodeInclusionPolicy, path *field.Path) field.ErrorList {
-	known := []corev1.NodeInclusionPolicy{corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore}
-	if p == nil || slices.Contains(known, *p) {
+	if in == nil {
 		return nil
 	}
-	return field.ErrorList{field.NotSupported(path, *p, known)}
+	return append(spread.ValidateInclusion(in.NodeTaintsPolicy, path.Child("nodeTaintsPolicy")),
+		spread.ValidateInclusion(in.NodeAffinityPolicy, path.Child("nodeAffinityPolicy"))...)
 }
 
 func validateClaim(spec *v1alpha1.PlacementPolicySpec, path *field.Path) field.ErrorList {
+	if spec.Claim == nil {
+		return nil
+	}
 	given := spec.Claim.Tolerations
 	if len(given) == 0 {
 		return field.ErrorList{field.Required(path, "claims are given tolerations")}
 	}
-	errs := tooMany(len(given), resourcev1.DeviceTolerationsMaxLength, path)
-	for i := range given {
-		errs = append(errs, validateDeviceToleration(&given[i], path.Index(i))...)
-	}
-	if len(spec.Match.Resources) > 0 && spec.Pod == nil {
-		errs = append(errs, field.Invalid(matchPath().Child("resources"), spec.Match.Resources, "claims request no resources, so the policy gives nothing; use deviceClasses"))
-	}
-	return append(errs, validateReturn(given, path)...)
+	return slices.Concat(
+		policy.ValidateEach(given, resourcev1.DeviceTolerationsMaxLength, path, validateDeviceToleration),
+		policy.Check(len(spec.Match.Resources) == 0 || spec.Pod != nil, field.Invalid(matchPath().Child("resources"), spec.Match.Resources,
+			"claims request no resources, so the policy gives nothing; use deviceClasses")),
+		validateReturn(given, path))
 }
 
 func validateDeviceToleration(t *resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
-	list := []resourcev1.DeviceRequest{{Exactly: &resourcev1.ExactDeviceRequest{Tolerations: []resourcev1.DeviceToleration{*t}}}}
-	errs, documented := tollgatevalidation.ValidateTolerations(list, nil, path)
-	errs = append(rebase(append(errs, documented...), path.Index(0).Child("exactly", "tolerations").Index(0), path), tollgatevalidation.ValidateKnown(t, path)...)
-	if t.TolerationSeconds != nil && t.Effect != resourcev1.DeviceTaintEffectNoExecute {
-		errs = append(errs, field.Invalid(path.Child("effect"), t.Effect, "tolerationSeconds needs effect NoExecute: with any other they are ignored"))
-	}
-	return append(errs, validateSeconds(t.TolerationSeconds, path)...)
+	return slices.Concat(
+		tollgatevalidation.ValidateKnown(t, path),
+		policy.Check(t.TolerationSeconds == nil || t.Effect == resourcev1.DeviceTaintEffectNoExecute,
+			field.Invalid(path.Child("effect"), t.Effect, "tolerationSeconds needs effect NoExecute: with any other they are ignored")),
+		validateSeconds(t.TolerationSeconds, path))
 }
 
 // validateReturn refuses a toleration of NoExecute for a while beside one that lets
@@ -210,7 +173,7 @@ func validateReturn(given []resourcev1.DeviceToleration, path *field.Path) field
 		}
 		for j := range given {
 			if given[j].Effect == resourcev1.DeviceTaintEffectNoSchedule && overlaps(&given[i], &given[j]) {
-				errs = append(errs, field.Invalid(path.Index(j), tolerationWords(ofDevice(&given[j])),
+				errs = append(errs, field.Invalid(path.Index(j), tolerationWords(selector.FromDevice(&given[j])),
 					"with a toleration of NoExecute for a while, pods would be evicted and come back to the same device, for ever"))
 			}
 		}
@@ -231,27 +194,21 @@ func validDeviceTolerations(given []resourcev1.DeviceToleration) []resourcev1.De
 func matchPath() *field.Path { return field.NewPath("spec", "match") }
 
 func validateMatch(m *v1alpha1.PlacementMatch, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if !named(m) {
-		errs = append(errs, field.Required(path, `a policy names who it is for: set namespaces (["*"] is every one), a namespaceSelector `+
-			"that is not empty, resources, deviceClasses or matchConditions; podSelector only narrows, because users set the labels of their pods"))
-	}
-	errs = append(errs, selector.ValidateNamespaces(m.Namespaces, path.Child("namespaces"), "", "")...)
-	errs = append(errs, selector.ValidateLabels(m.NamespaceSelector, path.Child("namespaceSelector"))...)
-	errs = append(errs, selector.ValidateLabels(m.PodSelector, path.Child("podSelector"))...)
-	errs = append(errs, selector.ValidateTexts(m.Resources, maxMatchItems, path.Child("resources"), validation.IsQualifiedName)...)
-	errs = append(errs, selector.ValidateTexts(m.DeviceClasses, maxMatchItems, path.Child("deviceClasses"), validation.IsDNS1123Subdomain)...)
-	if len(m.MatchConditions) > 0 {
-		errs = append(errs, cel.ValidateConditions(cel.OfRequest, m.MatchConditions, path.Child("matchConditions"))...)
-	}
-	return errs
+	return slices.Concat(
+		policy.Check(named(m), field.Required(path, `a policy names who it is for: set namespaces (["*"] is every one), a namespaceSelector `+
+			"that is not empty, resources, deviceClasses or matchConditions; podSelector only narrows, because users set the labels of their pods")),
+		selector.ValidateNamespaces(m.Namespaces, path.Child("namespaces"), "", ""),
+		selector.ValidateLabels(m.NamespaceSelector, path.Child("namespaceSelector")),
+		selector.ValidateLabels(m.PodSelector, path.Child("podSelector")),
+		selector.ValidateTexts(m.Resources, maxMatchItems, path.Child("resources"), validation.IsQualifiedName),
+		selector.ValidateTexts(m.DeviceClasses, maxMatchItems, path.Child("deviceClasses"), validation.IsDNS1123Subdomain),
+		cel.ValidateConditions(m.MatchConditions, path.Child("matchConditions")))
 }
 
 // named reports whether the match says who it is for. A selector without
 // requirements does not: it is what is left of one that was misspelt.
 func named(m *v1alpha1.PlacementMatch) bool {
-	selects := m.NamespaceSelector != nil && len(m.NamespaceSelector.MatchLabels)+len(m.NamespaceSelector.MatchExpressions) > 0
-	return selects || len(m.Namespaces)+len(m.Resources)+len(m.DeviceClasses)+len(m.MatchConditions) > 0
+	return nonEmpty(m.NamespaceSelector) != nil || len(m.Namespaces)+len(m.Resources)+len(m.DeviceClasses)+len(m.MatchConditions) > 0
 }
 
 // readable returns what can be read of a match that is in store, and whether that is
@@ -269,5 +226,3 @@ func readable(in *v1alpha1.PlacementMatch) (m v1alpha1.PlacementMatch, whole boo
 	}
 	return m, whole
 }
-
-func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

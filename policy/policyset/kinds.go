@@ -86,27 +86,27 @@ var kinds = []Kind{
 		func(p *v1alpha1.TolerationPolicy) (*int64, *[]metav1.Condition) {
 			return &p.Status.ObservedGeneration, &p.Status.Conditions
 		},
-		(*Set).WithTolerations, func(s *Set) *toleration.Set { return s.Tolerations }),
+		(*Set).WithTolerations, func(s *Set) Compiled { return s.Tolerations }),
 	newKind("PlacementPolicy", "placementpolicies", "PlacementPolicies", new(v1alpha1.PlacementPolicyList), placement.ValidatePolicy,
 		func(p *v1alpha1.PlacementPolicy) (*int64, *[]metav1.Condition) {
 			return &p.Status.ObservedGeneration, &p.Status.Conditions
 		},
-		(*Set).WithPlacement, func(s *Set) *placement.Set { return s.Placement }),
+		(*Set).WithPlacement, func(s *Set) Compiled { return s.Placement }),
 	newKind("TaintPolicy", "taintpolicies", "TaintPolicies", new(v1alpha1.TaintPolicyList), taint.ValidatePolicy,
 		func(p *v1alpha1.TaintPolicy) (*int64, *[]metav1.Condition) {
 			return &p.Status.ObservedGeneration, &p.Status.Conditions
 		},
-		(*Set).WithTaints, func(s *Set) *taint.Set { return s.Taints }),
+		(*Set).WithTaints, func(s *Set) Compiled { return s.Taints }),
 	newKind("GatePolicy", "gatepolicies", "GatePolicies", new(v1alpha1.GatePolicyList), gate.ValidatePolicy,
 		func(p *v1alpha1.GatePolicy) (*int64, *[]metav1.Condition) {
 			return &p.Status.ObservedGeneration, &p.Status.Conditions
 		},
-		(*Set).WithGates, func(s *Set) *gate.Set { return s.Gates }),
+		(*Set).WithGates, func(s *Set) Compiled { return s.Gates }),
 	newKind("EvictionPolicy", "evictionpolicies", "EvictionPolicies", new(v1alpha1.EvictionPolicyList), eviction.ValidatePolicy,
 		func(p *v1alpha1.EvictionPolicy) (*int64, *[]metav1.Condition) {
 			return &p.Status.ObservedGeneration, &p.Status.Conditions
 		},
-		(*Set).WithEvictions, func(s *Set) *eviction.Set { return s.Evictions }),
+		(*Set).WithEvictions, func(s *Set) Compiled { return s.Evictions }),
 }
 
 // pointer is a pointer to a policy.
@@ -115,18 +115,12 @@ type pointer[T any] interface {
 	Object
 }
 
-// compiledPointer is a pointer to the compiled policies of a kind.
-type compiledPointer[C any] interface {
-	*C
-	Compiled
-}
-
-func newKind[T, C any, P pointer[T], CP compiledPointer[C]](
+func newKind[T any, P pointer[T]](
 	name, resource, gate string, emptyList List,
 	validate func(P) field.ErrorList,
 	status func(P) (*int64, *[]metav1.Condition),
 	with func(*Set, []T) *Set,
-	of func(*Set) CP,
+	of func(*Set) Compiled,
 ) Kind {
 	return Kind{
 		Name: name, Resource: resource, Gate: gate,
@@ -141,12 +135,7 @@ func newKind[T, C any, P pointer[T], CP compiledPointer[C]](
 			}
 			return with(s, policies)
 		},
-		Of: func(s *Set) Compiled {
-			if compiled := of(s); compiled != nil {
-				return compiled
-			}
-			return CP(new(C))
-		},
+		Of: of,
 	}
 }
 

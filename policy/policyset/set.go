@@ -16,8 +16,8 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
-// Set is the policies in force. It does not change and is safe for concurrent use. A nil
-// field holds no policy: the kind is switched off, or has none.
+// Set is the policies in force. It does not change and is safe for concurrent use. In one that is
+// not made by None a nil field holds no policy.
 //
 // A PlacementPolicy with a guard stands for a TolerationPolicy and a TaintPolicy, see
 // placement.Guard. Tolerations and Taints hold these too, unless their kind is switched off.
@@ -78,7 +78,12 @@ type source struct {
 }
 
 // None returns a set without policies.
-func None() *Set { return new(Set).withVersion() }
+func None() *Set {
+	s := &Set{
+		Tolerations: new(toleration.Set), Placement: new(placement.Set), Taints: new(taint.Set), Gates: new(gate.Set), Evictions: new(eviction.Set),
+	}
+	return s.withVersion()
+}
 
 // WithTolerations returns a set with these TolerationPolicies in place of those before; p
 // itself where they are the same. A nil p has no policies of any kind. The set keeps the
@@ -96,10 +101,10 @@ func (p *Set) WithPlacement(list []v1alpha1.PlacementPolicy) *Set {
 		s.Placement = s.Placement.Next(list)
 		before := s.guards
 		s.guards = GuardsOf(list)
-		if s.Tolerations != nil && len(before.Tolerations)+len(s.guards.Tolerations) > 0 {
+		if s.sources[ofTolerations].digest != "" && len(before.Tolerations)+len(s.guards.Tolerations) > 0 {
 			s.compileTolerations()
 		}
-		if s.Taints != nil && len(before.Taints)+len(s.guards.Taints) > 0 {
+		if s.sources[ofTaints].digest != "" && len(before.Taints)+len(s.guards.Taints) > 0 {
 			s.compileTaints()
 		}
 	})

@@ -117,7 +117,7 @@ func TestCouldTolerateATaintOfADevice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var tol resourcev1.DeviceToleration
 			require.NoError(t, yaml.UnmarshalStrict([]byte(tt.tolerates), &tol))
-			sel, read := selectorOf(t, tt.selector), OfDevice(&tol, tt.class)
+			sel, read := selectorOf(t, tt.selector), OfDevice(FromDevice(&tol), tt.class)
 			require.Equal(t, tt.want, sel.Could(&read))
 			require.Equal(t, tt.outlasts, sel.CouldOutlast(&read))
 		})
@@ -144,7 +144,7 @@ func TestATolerationIsWithinATimeOnlyWhereItEnds(t *testing.T) {
 			require.NoError(t, yaml.UnmarshalStrict([]byte(tt.tolerates), &pod))
 			var device resourcev1.DeviceToleration
 			require.NoError(t, yaml.UnmarshalStrict([]byte(tt.tolerates), &device))
-			ofPod, ofDevice := OfPod(&pod), OfDevice(&device, "gpu")
+			ofPod, ofDevice := OfPod(&pod), OfDevice(FromDevice(&device), "gpu")
 			require.Equal(t, tt.want, ofPod.Within(60))
 			require.Equal(t, tt.want, ofDevice.Within(60))
 		})

@@ -1,7 +1,7 @@
 package selector
 
 import (
-	"slices"
+	"iter"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,23 +11,24 @@ import (
 
 // Index finds the policies whose selectors a toleration may come under, by target,
 // key and value: it may name one too many, never one too few. Policies are positions
-// in a list of the caller's. An index must be complete before its first use; then it
-// does not change and is safe for concurrent use.
-type Index struct {
-	nodes, devices keys
+// in a list of the caller's. An index does not change and is safe for concurrent use.
+type Index map[place]*group
+
+// place is where selectors of a target are found: at a key, at a prefix with its slash, or at
+// one of the places below, none of which is a key.
+type place struct {
+	target v1alpha1.TaintTarget
+	key    string
 }
 
-// keys is an index of the selectors of one target. Every list in it is ascending and
-// holds a position once.
-type keys struct {
-	exact    map[string]*group // selectors of one key
-	prefixed map[string]*group // selectors of prefix/*, by prefix
-	starred  group             // selectors of *
-	loose    []int             // selectors of patterns that are none of these
-	every    group             // all of them, for tolerations without a key
-}
+const (
+	every   = ""  // all selectors, for tolerations without a key
+	starred = "*" // selectors of *
+	loose   = "?" // selectors of patterns that are neither * nor prefix/*
+)
 
-// group holds the policies whose selectors have a key, or a pattern, in common.
+// group holds the policies with selectors at a place. Every list in it is ascending and holds a
+// position once.
 type group struct {
 	all      []int
 	anyValue []int
@@ -37,65 +38,31 @@ type group struct {
 // IndexOf returns the index of the policies of a list, of which selectors returns the selectors of
 // one.
 func IndexOf[P any](policies []P, selectors func(P) []Selector) Index {
-	var x Index
+	x := Index{}
 	for position, p := range policies {
 		list := selectors(p)
 		for i := range list {
-			x.Add(position, &list[i])
+			x.add(position, &list[i])
 		}
 	}
-	x.Clip()
 	return x
 }
 
-// Add files a selector of the policy at position. Positions must not descend.
-func (x *Index) Add(position int, s *Selector) {
-	if s.target == v1alpha1.TaintTargetDevice {
-		x.devices.add(position, s)
-	} else {
-		x.nodes.add(position, s)
-	}
-}
-
-// Clip frees the unused room of the lists. It is for after the last Add.
-func (x *Index) Clip() {
-	x.nodes.clip()
-	x.devices.clip()
-}
-
-// Candidates returns the policies that t may come under.
-func (x *Index) Candidates(t *Toleration) Cursor {
-	if t.Target == v1alpha1.TaintTargetDevice {
-		return x.devices.candidates(t, true)
-	}
-	return x.nodes.candidates(t, !System(t.Key))
-}
-
-func (x *keys) add(position int, s *Selector) {
-	x.every.add(position, s.values)
-	prefix, rest, slashed := strings.Cut(s.key, "/")
+// add files a selector of the policy at position. Positions must not descend.
+func (x Index) add(position int, s *Selector) {
+	key := s.key
 	switch {
-	case !s.open:
-		groupOf(&x.exact, s.key).add(position, s.values)
-	case s.key == "":
-		x.starred.add(position, s.values)
-	case slashed && rest == "":
-		groupOf(&x.prefixed, prefix).add(position, s.values)
-	default:
-		x.loose = appendOnce(x.loose, position)
+	case s.open && key == "":
+		key = starred
+	case s.open && strings.Index(key, "/") != len(key)-1:
+		key = loose
 	}
-}
-
-func groupOf(groups *map[string]*group, key string) *group {
-	g := (*groups)[key]
-	if g == nil {
-		g = &group{}
-		if *groups == nil {
-			*groups = map[string]*group{}
+	for _, at := range []place{{s.target, every}, {s.target, key}} {
+		if x[at] == nil {
+			x[at] = &group{byValue: map[string][]int{}}
 		}
-		(*groups)[key] = g
+		x[at].add(position, s.values)
 	}
-	return g
 }
 
 func (g *group) add(position int, values []string) {
@@ -104,9 +71,6 @@ func (g *group) add(position int, values []string) {
 		g.anyValue = appendOnce(g.anyValue, position)
 	}
 	for _, value := range values {
-		if g.byValue == nil {
-			g.byValue = map[string][]int{}
-		}
 		g.byValue[value] = appendOnce(g.byValue[value], position)
 	}
 }
@@ -118,81 +82,57 @@ func appendOnce(positions []int, position int) []int {
 	return append(positions, position)
 }
 
-func (x *keys) clip() {
-	x.loose = slices.Clip(x.loose)
-	x.every.clip()
-	x.starred.clip()
-	for _, groups := range []map[string]*group{x.exact, x.prefixed} {
-		for _, g := range groups {
-			g.clip()
+// Candidates yields the policies that t may come under, ascending. It is small so that it is
+// inlined, and allocates nothing then.
+func (x Index) Candidates(t *Toleration) iter.Seq[int] {
+	return func(yield func(int) bool) { x.each(t, yield) }
+}
+
+func (x Index) each(t *Toleration, yield func(int) bool) {
+	var lists [8][]int // two for each of at most four places
+	lists[0], lists[1] = x.at(t.Key, t)
+	if t.Key != every {
+		// A taint key holds one slash at most, so the first one ends the prefix.
+		if slash := strings.IndexByte(t.Key, '/'); slash >= 0 {
+			lists[2], lists[3] = x.at(t.Key[:slash+1], t)
+		}
+		if t.Target == v1alpha1.TaintTargetDevice || !System(t.Key) {
+			lists[4], lists[5] = x.at(starred, t)
+		}
+		lists[6], lists[7] = x.at(loose, t)
+	}
+	merge(lists[:], yield)
+}
+
+// at returns the policies at a place that t may come under, in two lists.
+func (x Index) at(key string, t *Toleration) (some, more []int) {
+	g := x[place{TargetOf(t.Target), key}]
+	switch {
+	case g == nil:
+		return nil, nil
+	case t.Operator == corev1.TolerationOpEqual:
+		return g.anyValue, g.byValue[t.Value]
+	default:
+		return g.all, nil
+	}
+}
+
+// merge yields the positions of ascending lists as of one, without repeats.
+func merge(lists [][]int, yield func(int) bool) {
+	for {
+		lowest := -1
+		for _, positions := range lists {
+			if len(positions) > 0 && (lowest < 0 || positions[0] < lowest) {
+				lowest = positions[0]
+			}
+		}
+		if lowest < 0 || !yield(lowest) {
+			return
+		}
+		for i, positions := range lists {
+			if len(positions) > 0 && positions[0] == lowest {
+				lists[i] = positions[1:]
+			}
 		}
 	}
-}
-
-func (g *group) clip() {
-	g.all, g.anyValue = slices.Clip(g.all), slices.Clip(g.anyValue)
-	for value, positions := range g.byValue {
-		g.byValue[value] = slices.Clip(positions)
-	}
-}
-
-func (x *keys) candidates(t *Toleration, starred bool) Cursor {
-	var c Cursor
-	if t.Key == "" {
-		c.addGroup(&x.every, t)
-		return c
-	}
-	if g, ok := x.exact[t.Key]; ok {
-		c.addGroup(g, t)
-	}
-	// A taint key holds one slash at most, so the first one ends the prefix.
-	if prefix, _, slashed := strings.Cut(t.Key, "/"); slashed {
-		if g, ok := x.prefixed[prefix]; ok {
-			c.addGroup(g, t)
-		}
-	}
-	if starred {
-		c.addGroup(&x.starred, t)
-	}
-	c.add(x.loose)
-	return c
-}
-
-// Cursor walks several ascending lists as one, without repeats. It is a value of
-// fixed size, so that walking allocates nothing.
-type Cursor struct {
-	lists [7][]int // two for each of at most three groups, and the loose ones
-	used  int
-}
-
-func (c *Cursor) addGroup(g *group, t *Toleration) {
-	if t.Operator != corev1.TolerationOpEqual {
-		c.add(g.all)
-		return
-	}
-	c.add(g.anyValue)
-	c.add(g.byValue[t.Value])
-}
-
-func (c *Cursor) add(positions []int) {
-	if len(positions) > 0 {
-		c.lists[c.used] = positions
-		c.used++
-	}
-}
-
-// Next returns the next position, or false after the last.
-func (c *Cursor) Next() (int, bool) {
-	lowest, found := 0, false
-	for _, positions := range c.lists[:c.used] {
-		if len(positions) > 0 && (!found || positions[0] < lowest) {
-			lowest, found = positions[0], true
-		}
-	}
-	for i, positions := range c.lists[:c.used] {
-		if len(positions) > 0 && positions[0] == lowest {
-			c.lists[i] = positions[1:]
-		}
-	}
-	return lowest, found
 }

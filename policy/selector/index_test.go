@@ -36,7 +36,7 @@ func TestTheIndexLeavesOutPoliciesOfOtherKeysAndValues(t *testing.T) {
 			require.NoError(t, yaml.UnmarshalStrict([]byte(tt.tolerates), &pod))
 			var device resourcev1.DeviceToleration
 			require.NoError(t, yaml.UnmarshalStrict([]byte(tt.tolerates), &device))
-			ofPod, ofDevice := OfPod(&pod), OfDevice(&device, "gpu")
+			ofPod, ofDevice := OfPod(&pod), OfDevice(FromDevice(&device), "gpu")
 			require.Equal(t, tt.nodes, walk(t, nodes, &ofPod))
 			require.Equal(t, tt.devices, walk(t, devices, &ofDevice))
 			require.Zero(t, walk(t, nodes, &ofDevice), "a device has no taint of a node")
@@ -46,13 +46,13 @@ func TestTheIndexLeavesOutPoliciesOfOtherKeysAndValues(t *testing.T) {
 }
 
 // indexOf returns an index of 301 policies, each with two selectors alike.
-func indexOf(target v1alpha1.TaintTarget) *Index {
-	var index Index
+func indexOf(target v1alpha1.TaintTarget) Index {
+	index := Index{}
 	position := 0
 	add := func(key string, values ...string) {
 		sel := Compile(&v1alpha1.TaintSelector{Target: target, Key: key, Values: values})
-		index.Add(position, &sel)
-		index.Add(position, &sel)
+		index.add(position, &sel)
+		index.add(position, &sel)
 		position++
 	}
 	for i := range 100 {
@@ -62,14 +62,13 @@ func indexOf(target v1alpha1.TaintTarget) *Index {
 		add("dedicated", "team-"+n)
 	}
 	add("*", "starred")
-	index.Clip()
-	return &index
+	return index
 }
 
-func walk(t *testing.T, index *Index, tol *Toleration) int {
+func walk(t *testing.T, index Index, tol *Toleration) int {
 	t.Helper()
-	candidates, seen, last := index.Candidates(tol), 0, -1
-	for position, ok := candidates.Next(); ok; position, ok = candidates.Next() {
+	seen, last := 0, -1
+	for position := range index.Candidates(tol) {
 		require.Greater(t, position, last, "in order and once")
 		last = position
 		seen++

@@ -87,6 +87,19 @@ func CompileLabels(in *metav1.LabelSelector) labels.Selector {
 	}
 }
 
+// Labels returns labels that are not a nil interface.
+func Labels(of labels.Labels) labels.Labels {
+	if of == nil {
+		return labels.Set(nil)
+	}
+	return of
+}
+
+// SelectsAll reports whether a selector of labels has no requirements.
+func SelectsAll(in *metav1.LabelSelector) bool {
+	return len(in.MatchLabels)+len(in.MatchExpressions) == 0
+}
+
 // ValidateLabels returns the errors of a selector of labels, nil for none. One without errors can
 // be read.
 func ValidateLabels(in *metav1.LabelSelector, path *field.Path) field.ErrorList {

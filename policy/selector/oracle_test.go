@@ -124,7 +124,7 @@ func TestCouldAgreesWithEveryTaintThereIsOfDevices(t *testing.T) {
 		if tol.Operator != resourcev1.DeviceTolerationOpExists {
 			tol.Value = pick(d, universeValues...)
 		}
-		compiled, read := Compile(&sel), OfDevice(&tol, class)
+		compiled, read := Compile(&sel), OfDevice(FromDevice(&tol), class)
 		want := false
 		for taint := range everyTaint(effects) {
 			selects := oracleSelects(&sel, taint.Key, taint.Value, taint.Effect)

@@ -116,8 +116,8 @@ func TestValidate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var sel v1alpha1.TaintSelector
 			require.NoError(t, yaml.UnmarshalStrict([]byte(tt.selector), &sel))
-			require.Equal(t, tt.tolerations, wordsOf(Validate(&sel, nil, Tolerations)))
-			require.Equal(t, tt.taints, wordsOf(Validate(&sel, nil, Taints)))
+			require.Equal(t, tt.tolerations, wordsOf(validate(&sel, nil, Tolerations)))
+			require.Equal(t, tt.taints, wordsOf(validate(&sel, nil, Taints)))
 		})
 	}
 }

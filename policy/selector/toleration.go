@@ -54,20 +54,31 @@ func OfPod(t *corev1.Toleration) Toleration {
 	return read
 }
 
-// OfDevice reads a toleration of a request for devices of a class. Its fields are
-// those of a pod's, but for an empty key: with Equal that is every key which has the
+// OfDevice reads a toleration of a request for devices of a class, as FromDevice returns it.
+// Its fields are those of a pod's, but for an empty key: with Equal that is every key which has the
 // value (AV-12).
-func OfDevice(t *resourcev1.DeviceToleration, class string) Toleration {
-	return Toleration{
-		Target:    v1alpha1.TaintTargetDevice,
-		Class:     class,
-		Key:       t.Key,
-		Operator:  cmp.Or(corev1.TolerationOperator(t.Operator), corev1.TolerationOpEqual),
-		Value:     t.Value,
-		Effect:    corev1.TaintEffect(t.Effect),
-		Seconds:   t.TolerationSeconds,
-		anyEffect: !slices.Contains(deviceEffects, corev1.TaintEffect(t.Effect)),
+func OfDevice(t *corev1.Toleration, class string) Toleration {
+	read := OfPod(t)
+	read.Target, read.Class, read.numeric, read.anyEffect = v1alpha1.TaintTargetDevice, class, false, !slices.Contains(deviceEffects, t.Effect)
+	return read
+}
+
+// FromDevice returns a toleration of a request for devices as one of a pod, which differs in types
+// alone.
+func FromDevice(t *resourcev1.DeviceToleration) *corev1.Toleration {
+	return &corev1.Toleration{
+		Key: t.Key, Operator: corev1.TolerationOperator(t.Operator), Value: t.Value,
+		Effect: corev1.TaintEffect(t.Effect), TolerationSeconds: t.TolerationSeconds,
 	}
+}
+
+// FromDevices is FromDevice for a list.
+func FromDevices(list []resourcev1.DeviceToleration) []corev1.Toleration {
+	tolerations := make([]corev1.Toleration, len(list))
+	for i := range list {
+		tolerations[i] = *FromDevice(&list[i])
+	}
+	return tolerations
 }
 
 // OfTaint returns the toleration of just one taint of a node.

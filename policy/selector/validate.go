@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // Use is the purpose for which a policy selects taints.
@@ -39,46 +40,37 @@ func ValidateAll(list []v1alpha1.TaintSelector, path *field.Path, use Use) field
 	if len(list) == 0 {
 		return field.ErrorList{field.Required(path, "a policy names one taint at least")}
 	}
-	var errs field.ErrorList
-	if len(list) > maxSelectors {
-		errs = append(errs, field.TooMany(path, len(list), maxSelectors))
-	}
-	for i := range list {
-		errs = append(errs, Validate(&list[i], path.Index(i), use)...)
-	}
-	return errs
+	return policy.ValidateEach(list, maxSelectors, path, func(sel *v1alpha1.TaintSelector, path *field.Path) field.ErrorList {
+		return validate(sel, path, use)
+	})
 }
 
-// Validate returns the errors of a selector.
-func Validate(sel *v1alpha1.TaintSelector, path *field.Path, use Use) field.ErrorList {
+// validate returns the errors of a selector.
+func validate(sel *v1alpha1.TaintSelector, path *field.Path, use Use) field.ErrorList {
 	effects := nodeEffects
 	var errs field.ErrorList
 	classes, drivers := path.Child("deviceClasses"), path.Child("drivers")
-	forbid := func(forbidden bool, path *field.Path, detail string) {
-		if forbidden {
-			errs = append(errs, field.Forbidden(path, detail))
-		}
-	}
+	byClass, byDriver := len(sel.DeviceClasses) > 0, len(sel.Drivers) > 0
 	switch sel.Target {
 	case v1alpha1.TaintTargetNode, "":
-		forbid(len(sel.DeviceClasses) > 0, classes, "narrows taints of devices, not of nodes; remove it")
-		forbid(len(sel.Drivers) > 0, drivers, "narrows taints of devices, not of nodes; remove it")
+		const remove = "narrows taints of devices, not of nodes; remove it"
+		errs = append(policy.Check(!byClass, field.Forbidden(classes, remove)), policy.Check(!byDriver, field.Forbidden(drivers, remove))...)
 	case v1alpha1.TaintTargetDevice:
 		effects = deviceEffects
-		errs = append(validateNames(sel.DeviceClasses, classes), validateNames(sel.Drivers, drivers)...)
-		forbid(use == Tolerations && len(sel.Drivers) > 0, drivers, "selects who sets a taint of a device, and tolerations do not name drivers; use deviceClasses")
-		forbid(use == Taints && len(sel.DeviceClasses) > 0, classes, "selects who requests a device, and taints do not name classes; use drivers")
+		errs = slices.Concat(
+			validateNames(sel.DeviceClasses, classes),
+			validateNames(sel.Drivers, drivers),
+			policy.Check(!byDriver || use == Taints, field.Forbidden(drivers, "selects who sets a taint of a device, and tolerations do not name drivers; use deviceClasses")),
+			policy.Check(!byClass || use == Tolerations, field.Forbidden(classes, "selects who requests a device, and taints do not name classes; use drivers")))
 	default:
 		errs = append(errs, field.NotSupported(path.Child("target"), sel.Target, []v1alpha1.TaintTarget{v1alpha1.TaintTargetDevice, v1alpha1.TaintTargetNode}))
 	}
-	errs = append(errs, validateKey(sel.Key, path.Child("key"))...)
-	errs = append(errs, ValidateTexts(sel.Values, maxItems, path.Child("values"), validation.IsValidLabelValue)...)
-	return append(errs, validateItems(sel.Effects, path.Child("effects"), func(effect corev1.TaintEffect, path *field.Path) field.ErrorList {
-		if slices.Contains(effects, effect) {
-			return nil
-		}
-		return field.ErrorList{field.NotSupported(path, effect, effects)}
-	})...)
+	return slices.Concat(errs,
+		validateKey(sel.Key, path.Child("key")),
+		ValidateTexts(sel.Values, maxItems, path.Child("values"), validation.IsValidLabelValue),
+		ValidateItems(sel.Effects, maxItems, path.Child("effects"), func(effect corev1.TaintEffect, path *field.Path) field.ErrorList {
+			return policy.ValidateEnum(effect, path, effects)
+		}))
 }
 
 func validateKey(key string, path *field.Path) field.ErrorList {
@@ -98,7 +90,7 @@ func validateKey(key string, path *field.Path) field.ErrorList {
 }
 
 func validateNames(names []string, path *field.Path) field.ErrorList {
-	return validateItems(names, path, func(name string, path *field.Path) field.ErrorList {
+	return ValidateItems(names, maxItems, path, func(name string, path *field.Path) field.ErrorList {
 		if len(name) > maxName {
 			return field.ErrorList{field.TooLong(path, name, maxName)}
 		}
@@ -106,8 +98,10 @@ func validateNames(names []string, path *field.Path) field.ErrorList {
 	})
 }
 
-func validateItems[T ~string](items []T, path *field.Path, validate func(T, *field.Path) field.ErrorList) field.ErrorList {
-	errs := ValidateList(items, maxItems, path)
+// ValidateItems returns the errors of a list that has to be a set of at most a number of items, and
+// of each item.
+func ValidateItems[T ~string](items []T, most int, path *field.Path, validate func(T, *field.Path) field.ErrorList) field.ErrorList {
+	errs := ValidateList(items, most, path)
 	for i, item := range items {
 		errs = append(errs, validate(item, path.Index(i))...)
 	}
@@ -117,19 +111,14 @@ func validateItems[T ~string](items []T, path *field.Path, validate func(T, *fie
 // ValidateTexts returns the errors of a list that has to be a set of at most a number of texts, each
 // without problems.
 func ValidateTexts(texts []string, most int, path *field.Path, problems func(string) []string) field.ErrorList {
-	errs := ValidateList(texts, most, path)
-	for i, text := range texts {
-		errs = append(errs, invalid(path.Index(i), text, problems(text), "")...)
-	}
-	return errs
+	return ValidateItems(texts, most, path, func(text string, path *field.Path) field.ErrorList {
+		return invalid(path, text, problems(text), "")
+	})
 }
 
 // ValidateList returns the errors of a list that has to be a set of at most a number of items.
 func ValidateList[T ~string](items []T, most int, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if len(items) > most {
-		errs = append(errs, field.TooMany(path, len(items), most))
-	}
+	errs := policy.Check(len(items) <= most, field.TooMany(path, len(items), most))
 	seen := sets.New[T]()
 	for i, item := range items {
 		if seen.Has(item) {
@@ -141,8 +130,5 @@ func ValidateList[T ~string](items []T, most int, path *field.Path) field.ErrorL
 }
 
 func invalid(path *field.Path, value string, reasons []string, what string) field.ErrorList {
-	if len(reasons) == 0 {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path, value, what+strings.Join(reasons, "; "))}
+	return policy.Check(len(reasons) == 0, field.Invalid(path, value, what+strings.Join(reasons, "; ")))
 }

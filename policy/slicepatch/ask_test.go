@@ -31,12 +31,12 @@ func TestAskAgreesWithKubernetes(t *testing.T) {
 	for text := range looksAt {
 		program := compile()(text, cel.Options{CostLimit: new(uint64(maxCost))})
 		require.Nil(t, program.Error, text)
-		filter := &Filter{selectors: []selector{newSelector(text)}}
+		filter := &Filter{selectors: []selector{selecting(text)}}
 		for i := range devices {
 			want, _, wantErr := program.DeviceMatches(t.Context(), cel.Device{
 				Driver: "d", AllowMultipleAllocations: devices[i].AllowMultipleAllocations, Attributes: devices[i].Attributes, Capacity: devices[i].Capacity,
 			})
-			got, err := filter.Satisfies(nil, "d", &devices[i])
+			got, err := filter.satisfies(nil, "d", &devices[i])
 			require.Equal(t, want, got, "%s of %v", text, devices[i])
 			if wantErr == nil {
 				require.NoError(t, err, text)
@@ -113,7 +113,7 @@ var looksAt = map[string][2]part{
 func TestReads(t *testing.T) {
 	t.Parallel()
 	for text, want := range looksAt {
-		got := newSelector(text).reads
+		got := selecting(text).reads
 		require.Equal(t, want[0].all, got.attributes.all, text)
 		require.Equal(t, want[1].all, got.capacity.all, text)
 		require.ElementsMatch(t, want[0].paths, got.attributes.paths, text)
@@ -138,13 +138,13 @@ func TestReadsAreToldApart(t *testing.T) {
 	// It has what is read by the first of the pairs, so that the answers differ.
 	d := resourcev1.Device{Name: "d", Attributes: attributes{name("|)" + long + "/\x01"): {IntValue: new(int64(1))}}}
 	for what, pair := range pairs {
-		one, other := newSelector(pair[0]), newSelector(pair[1])
+		one, other := selecting(pair[0]), selecting(pair[1])
 		require.NoError(t, one.err, what)
 		require.NoError(t, other.err, what)
 		require.NotEqual(t, one.reads.id, other.reads.id, what)
 		seen := See(&resourcev1.ResourceSliceSpec{Driver: "d", Devices: []resourcev1.Device{d}})
 		for _, s := range []selector{other, one} {
-			want, wantErr := (&Filter{selectors: []selector{s}}).Satisfies(nil, "d", &d)
+			want, wantErr := (&Filter{selectors: []selector{s}}).satisfies(nil, "d", &d)
 			(&Filter{selectors: []selector{s}}).Ask(nil, seen, nil, func(_ int, got bool, err error) {
 				require.Equal(t, want, got, what)
 				require.Equal(t, wantErr, err, what)
@@ -155,10 +155,10 @@ func TestReadsAreToldApart(t *testing.T) {
 
 func TestExpressionsAreShared(t *testing.T) {
 	t.Parallel()
-	one := newSelector(`device.attributes["shared.example.com"].a == 1 && (device.driver == "d")`)
-	require.Same(t, one.expression, newSelector(`device.attributes["shared.example.com"].a == 1 && (device.driver == "d")`).expression, "the same text")
-	require.NotSame(t, one.expression, newSelector(`device.attributes['shared.example.com'].a==1 && device.driver=='d'`).expression, "spelt otherwise")
-	require.NotSame(t, one.expression, newSelector(`device.attributes["shared.example.com"].a == 2 && device.driver == "d"`).expression)
+	one := selecting(`device.attributes["shared.example.com"].a == 1 && (device.driver == "d")`)
+	require.Same(t, one.expression, selecting(`device.attributes["shared.example.com"].a == 1 && (device.driver == "d")`).expression, "the same text")
+	require.NotSame(t, one.expression, selecting(`device.attributes['shared.example.com'].a==1 && device.driver=='d'`).expression, "spelt otherwise")
+	require.NotSame(t, one.expression, selecting(`device.attributes["shared.example.com"].a == 2 && device.driver == "d"`).expression)
 	runtime.KeepAlive(one)
 }
 
@@ -171,7 +171,7 @@ func TestAnExpressionCostsWhatItCostsAlone(t *testing.T) {
 	for _, texts := range [][]string{{double, nested}, {nested, double}, {minus, inner}, {inner, minus}} {
 		var together []selector
 		for _, text := range texts {
-			together = append(together, newSelector(text))
+			together = append(together, selecting(text))
 		}
 		for i, text := range texts {
 			require.NoError(t, together[i].err, text)
@@ -189,9 +189,9 @@ func TestAnExpressionCostsWhatItCostsAlone(t *testing.T) {
 func TestOtherSpellingsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	const text = `device.driver == "spelt.example.com"`
-	one := newSelector(text)
+	one := selecting(text)
 	for i := range 100 {
-		newSelector(text + strings.Repeat(" ", i+1))
+		selecting(text + strings.Repeat(" ", i+1))
 	}
 	require.Eventually(t, func() bool {
 		runtime.GC()
@@ -204,13 +204,13 @@ func TestOtherSpellingsLeaveNothingBehind(t *testing.T) {
 		})
 		return left == 1
 	}, time.Minute, 10*time.Millisecond)
-	require.Same(t, one.expression, newSelector(text).expression)
+	require.Same(t, one.expression, selecting(text).expression)
 }
 
 func TestExpressionsThatNobodyHasAreForgotten(t *testing.T) {
 	t.Parallel()
 	const text = `device.driver == "forgotten.example.com"`
-	newSelector(text)
+	selecting(text)
 	require.Eventually(t, func() bool {
 		runtime.GC()
 		_, found := expressions.Load(text)
@@ -220,11 +220,11 @@ func TestExpressionsThatNobodyHasAreForgotten(t *testing.T) {
 
 func TestAnExpressionKeepsFewAnswers(t *testing.T) {
 	t.Parallel()
-	s := newSelector(`device.attributes["few.example.com"].n == 7`)
+	s := selecting(`device.attributes["few.example.com"].n == 7`)
 	filter := &Filter{selectors: []selector{s}}
 	for i := range 10 * maxAnswers {
 		d := resourcev1.Device{Attributes: attributes{"few.example.com/n": {IntValue: new(int64(i))}}}
-		got, err := filter.Satisfies(nil, "d", &d)
+		got, err := filter.satisfies(nil, "d", &d)
 		require.NoError(t, err)
 		require.Equal(t, i == 7, got)
 		require.LessOrEqual(t, len(s.answers), maxAnswers)
@@ -262,7 +262,7 @@ func TestWhatExplodesIsGivenUpForTheRestOfTheSlice(t *testing.T) {
 	t.Parallel()
 	fresh := func() *Filter {
 		// An expression of its own, so that nothing is known.
-		e := newSelector(exploding)
+		e := selecting(exploding)
 		return &Filter{selectors: []selector{{expression: &expression{program: e.program, reads: e.reads, answers: map[string]*answer{}}}}}
 	}
 	spec := distinct(128)
@@ -312,7 +312,7 @@ func TestWhatExplodesIsGivenUpForTheRestOfTheSlice(t *testing.T) {
 // whose devices look like those of another it costs nothing.
 func TestWhatAFleetCosts(t *testing.T) {
 	t.Parallel()
-	s := newSelector(`device.attributes["d"].model == "A100" && device.driver != "a fleet"`)
+	s := selecting(`device.attributes["d"].model == "A100" && device.driver != "a fleet"`)
 	f := &Filter{selectors: []selector{s}}
 	for range 100 {
 		for name, outcome := range outcomes(f, distinct(128)) {
@@ -340,7 +340,7 @@ func BenchmarkAsk(b *testing.B) {
 		"distinct": `device.attributes["d"].n == 3`,
 		"all":      `device.attributes[device.driver].model == "A100"`,
 	} {
-		f := &Filter{selectors: []selector{newSelector(text)}}
+		f := &Filter{selectors: []selector{selecting(text)}}
 		spec := distinct(64)
 		b.Run(name+"/known", func(b *testing.B) {
 			devices := See(spec)

@@ -44,3 +44,14 @@ func classWith(expressions ...string) *Class {
 	}
 	return CompileClass(c)
 }
+
+// satisfies is Ask for a device that is the only one of its slice.
+func (f *Filter) satisfies(class *Class, driver string, d *resourcev1.Device) (satisfied bool, err error) {
+	devices := See(&resourcev1.ResourceSliceSpec{Driver: driver, Devices: []resourcev1.Device{*d}})
+	f.Ask(class, devices, nil, func(_ int, yes bool, problem error) { satisfied, err = yes, problem })
+	return satisfied, err
+}
+
+func selecting(text string) selector {
+	return newSelector(&resourcev1.CELDeviceSelector{Expression: text})
+}

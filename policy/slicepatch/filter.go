@@ -15,7 +15,7 @@ import (
 // Filter says which devices a patch is meant for. It does not change and is safe for
 // concurrent use.
 type Filter struct {
-	// Names are the names that it asks for. Satisfies does not look at them: a caller with many
+	// Names are the names that it asks for. Ask does not look at them: a caller with many
 	// patches finds by them which to evaluate.
 	Names resourcev1.DeviceTaintSelector
 	// Class is the name of a DeviceClass, empty for none.
@@ -31,8 +31,11 @@ type selector struct {
 	err error
 }
 
-func newSelector(text string) selector {
-	e, err := expressionOf(text)
+func newSelector(in *resourcev1.CELDeviceSelector) selector {
+	if in == nil {
+		return selector{err: errNoCEL}
+	}
+	e, err := expressionOf(in.Expression)
 	return selector{expression: e, err: err}
 }
 
@@ -48,11 +51,7 @@ func newFilter(in *v1alpha1.DevicePatchFilter) *Filter {
 		f.Class = *in.DeviceClassName
 	}
 	for _, s := range in.Selectors {
-		if s.CEL != nil {
-			f.selectors = append(f.selectors, newSelector(s.CEL.Expression))
-		} else {
-			f.selectors = append(f.selectors, selector{err: errNoCEL})
-		}
+		f.selectors = append(f.selectors, newSelector((*resourcev1.CELDeviceSelector)(s.CEL)))
 	}
 	return f
 }
@@ -86,11 +85,7 @@ type Class struct {
 func CompileClass(c *resourcev1.DeviceClass) *Class {
 	class := &Class{}
 	for _, s := range c.Spec.Selectors {
-		if s.CEL != nil {
-			class.selectors = append(class.selectors, newSelector(s.CEL.Expression))
-		} else {
-			class.selectors = append(class.selectors, selector{err: errNoCEL})
-		}
+		class.selectors = append(class.selectors, newSelector(s.CEL))
 	}
 	return class
 }
@@ -117,13 +112,6 @@ func (f *Filter) Ask(class *Class, devices *Devices, named *string, tell func(at
 			tell(at, yes, err)
 		}
 	}
-}
-
-// Satisfies is Ask for a device that is the only one of its slice.
-func (f *Filter) Satisfies(class *Class, driver string, d *resourcev1.Device) (satisfied bool, err error) {
-	devices := See(&resourcev1.ResourceSliceSpec{Driver: driver, Devices: []resourcev1.Device{*d}})
-	f.Ask(class, devices, nil, func(_ int, yes bool, problem error) { satisfied, err = yes, problem })
-	return satisfied, err
 }
 
 // evaluation evaluates the selectors of a class and of a filter on the devices of a slice.

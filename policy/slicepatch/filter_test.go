@@ -51,7 +51,7 @@ capacity: {memory: {value: 80Gi}}`)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			filter := compiled(t, "p", tt.filter).Filter
-			got, err := filter.Satisfies(tt.class, "gpu.example.com", published)
+			got, err := filter.satisfies(tt.class, "gpu.example.com", published)
 			require.Equal(t, tt.want, got)
 			if tt.err == "" {
 				require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestWhatExplodesCostsBoundedTime(t *testing.T) {
 	class := classWith(explosion(9)) // a thousand million rounds
 	filter := compiled(t, "p", `filter: {deviceClassName: c}`).Filter
 	for range 8 {
-		_, err := filter.Satisfies(class, "d", &resourcev1.Device{})
+		_, err := filter.satisfies(class, "d", &resourcev1.Device{})
 		require.ErrorContains(t, err, "costs more than")
 	}
 }

@@ -52,7 +52,7 @@ func TestLoops(t *testing.T) {
 		`dyn(device.attributes["d"]).map(k, k)[0] == "a"`:            lists,
 		`cel.bind(d, device.attributes["d"], d.map(k, k)[0] == "a")`: lists,
 	} {
-		s := newSelector(text)
+		s := selecting(text)
 		require.NoError(t, s.err, text)
 		require.Equal(t, want, s.loops, text)
 	}
@@ -61,7 +61,7 @@ func TestLoops(t *testing.T) {
 // Without that a patch is given up for other devices in each process that asks.
 func TestALoopOverAMapIsChargedTheSameEachTime(t *testing.T) {
 	t.Parallel()
-	e := newSelector(`device.attributes["d"].exists(k, k == "n7")`)
+	e := selecting(`device.attributes["d"].exists(k, k == "n7")`)
 	d := resourcev1.Device{Name: "d", Attributes: attributes{}}
 	for i := range 16 {
 		d.Attributes[name("n"+strconv.Itoa(i))] = resourcev1.DeviceAttribute{IntValue: new(int64(i))}
@@ -69,7 +69,7 @@ func TestALoopOverAMapIsChargedTheSameEachTime(t *testing.T) {
 	for range 100 {
 		// An expression of its own, so that nothing is known.
 		fresh := &expression{program: e.program, reads: e.reads, loops: e.loops, answers: map[string]*answer{}}
-		got, err := (&Filter{selectors: []selector{{expression: fresh}}}).Satisfies(nil, "d", &d)
+		got, err := (&Filter{selectors: []selector{{expression: fresh}}}).satisfies(nil, "d", &d)
 		require.NoError(t, err)
 		require.True(t, got)
 		require.Len(t, fresh.answers, 1)
@@ -82,7 +82,7 @@ func TestALoopOverAMapIsChargedTheSameEachTime(t *testing.T) {
 // A class may cost more than a patch.
 func TestALoopOverAMapIsChargedNoMoreThanADeviceMayCost(t *testing.T) {
 	t.Parallel()
-	s := newSelector(`device.attributes["d"].exists(k, device.attributes["d"].exists(l, device.attributes["d"].exists(m, k + l + m == "nnn")))`)
+	s := selecting(`device.attributes["d"].exists(k, device.attributes["d"].exists(l, device.attributes["d"].exists(m, k + l + m == "nnn")))`)
 	require.Greater(t, s.program.MaxCost, uint64(maxCost))
 	d := &cel.Device{Driver: "d", Attributes: attributes{"n": {IntValue: new(int64(1))}}}
 	given := s.evaluate(d)

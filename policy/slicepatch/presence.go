@@ -7,6 +7,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -41,20 +42,14 @@ func SchedulerOf(lease *coordinationv1.Lease, now time.Time) (Scheduler, bool) {
 	if !held || !now.Before(until) {
 		return Scheduler{}, false
 	}
-	s := Scheduler{Holder: *lease.Spec.HolderIdentity}
-	for profile := range strings.SplitSeq(lease.Annotations[AnnotationProfiles], ",") {
-		if profile != "" {
-			s.Profiles = append(s.Profiles, profile)
-		}
-	}
-	slices.Sort(s.Profiles)
-	return s, true
+	profiles := strings.FieldsFunc(lease.Annotations[AnnotationProfiles], func(r rune) bool { return r == ',' })
+	return Scheduler{Holder: *lease.Spec.HolderIdentity, Profiles: slices.Sorted(slices.Values(profiles))}, true
 }
 
 // PresentUntil returns the time from which SchedulerOf returns false if the Lease is not
 // renewed, or false if no scheduler holds the Lease.
 func PresentUntil(lease *coordinationv1.Lease) (time.Time, bool) {
-	if lease == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil {
+	if lease == nil || ptr.Deref(lease.Spec.HolderIdentity, "") == "" || lease.Spec.RenewTime == nil {
 		return time.Time{}, false
 	}
 	duration := Duration
@@ -72,7 +67,7 @@ func ClaimPresence(was *coordinationv1.Lease, s Scheduler, now time.Time) *coord
 	if was != nil {
 		next = was.DeepCopy()
 	}
-	if before := next.Spec.HolderIdentity; before == nil || *before != s.Holder {
+	if ptr.Deref(next.Spec.HolderIdentity, "") != s.Holder {
 		next.Spec.AcquireTime = new(metav1.NewMicroTime(now))
 	}
 	if next.Annotations == nil {
@@ -87,7 +82,7 @@ func ClaimPresence(was *coordinationv1.Lease, s Scheduler, now time.Time) *coord
 
 // ReleasePresence returns the Lease of a scheduler that ends, or false if it is not its own.
 func ReleasePresence(was *coordinationv1.Lease, holder string, now time.Time) (*coordinationv1.Lease, bool) {
-	if was == nil || was.Spec.HolderIdentity == nil || *was.Spec.HolderIdentity != holder {
+	if was == nil || ptr.Deref(was.Spec.HolderIdentity, "") != holder {
 		return nil, false
 	}
 	next := was.DeepCopy()

@@ -29,13 +29,11 @@ func ValidatePatch(p *v1alpha1.ResourceSlicePatch) field.ErrorList {
 	errs = append(errs, validateFilter(spec.Filter, path.Child("filter"))...)
 	for _, name := range slices.Sorted(maps.Keys(spec.Attributes)) {
 		value, at := spec.Attributes[name], path.Child("attributes").Key(string(name))
-		errs = append(errs, validateName(name, at)...)
-		errs = append(errs, validateAttribute(&value, at)...)
+		errs = slices.Concat(errs, validateName(name, at), validateAttribute(&value, at))
 	}
 	for _, name := range slices.Sorted(maps.Keys(spec.Capacity)) {
 		value, at := spec.Capacity[name], path.Child("capacity").Key(string(name))
-		errs = append(errs, validateName(name, at)...)
-		errs = append(errs, validateCapacity(&value, at)...)
+		errs = slices.Concat(errs, validateName(name, at), validateCapacity(&value, at))
 	}
 	return append(errs, tollgatevalidation.ValidateTaints(deviceTaints(spec.Taints), path.Child("taints"))...)
 }
@@ -71,18 +69,11 @@ func validateFilter(f *v1alpha1.DevicePatchFilter, path *field.Path) field.Error
 	if f == nil {
 		return nil
 	}
-	var errs field.ErrorList
-	if class := f.DeviceClassName; class != nil {
-		at := path.Child("deviceClassName")
-		if *class == "" {
-			errs = append(errs, field.Required(at, "an empty name selects nothing: leave the field out to select any"))
-		} else {
-			errs = append(errs, invalid(at, *class, "", validation.IsDNS1123Subdomain(*class))...)
-		}
-	}
 	named := NamesOf(f)
-	errs = append(errs, tollgatevalidation.ValidateSelector(&named, path)...)
-	return append(errs, validateSelectors(f.Selectors, path.Child("selectors"))...)
+	return slices.Concat(
+		tollgatevalidation.ValidateName(f.DeviceClassName, path.Child("deviceClassName"), validation.IsDNS1123Subdomain),
+		tollgatevalidation.ValidateSelector(&named, path),
+		validateSelectors(f.Selectors, path.Child("selectors")))
 }
 
 // validateSelectors compiles every expression, and compares the highest cost of all of
@@ -144,17 +135,9 @@ func validateName(full name, path *field.Path) field.ErrorList {
 	if len(domain) > resourcev1.DeviceMaxDomainLength {
 		errs = append(errs, field.Invalid(path, full, fmt.Sprintf("the domain is %d bytes long, of which %d are allowed", len(domain), resourcev1.DeviceMaxDomainLength)))
 	}
-	errs = append(errs, invalid(path, string(full), "the domain: ", validation.IsDNS1123Subdomain(strings.ToLower(domain)))...)
+	errs = append(errs, tollgatevalidation.Invalid(path, string(full), "the domain: ", validation.IsDNS1123Subdomain(strings.ToLower(domain)))...)
 	if len(id) > resourcev1.DeviceMaxIDLength {
 		errs = append(errs, field.Invalid(path, full, fmt.Sprintf("what follows the domain is %d bytes long, of which %d are allowed", len(id), resourcev1.DeviceMaxIDLength)))
 	}
-	return append(errs, invalid(path, string(full), "what follows the domain: ", validation.IsCIdentifier(id))...)
-}
-
-func invalid(path *field.Path, value, prefix string, problems []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, problem := range problems {
-		errs = append(errs, field.Invalid(path, value, prefix+problem))
-	}
-	return errs
+	return append(errs, tollgatevalidation.Invalid(path, string(full), "what follows the domain: ", validation.IsCIdentifier(id))...)
 }

@@ -3,6 +3,7 @@ package slicepatch
 import (
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 
 	"github.com/blang/semver/v4"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 const oneValue = "give exactly one of int, bool, string, version, ints, bools, strings, versions and null; \"null\": {}, with the quotes, removes the attribute"
@@ -24,63 +26,54 @@ func validateAttribute(a *v1alpha1.NullableDeviceAttribute, path *field.Path) fi
 	default:
 		errs = append(errs, field.Invalid(path, strings.Join(set, ", "), oneValue))
 	}
-	if a.StringValue != nil {
-		errs = append(errs, validateString(*a.StringValue, path.Child("string"))...)
-	}
-	if a.VersionValue != nil {
-		errs = append(errs, validateVersion(*a.VersionValue, path.Child("version"))...)
-	}
-	errs = append(errs, validateLength(a.IntValues, path.Child("ints"))...)
-	errs = append(errs, validateLength(a.BoolValues, path.Child("bools"))...)
-	errs = append(errs, validateLength(a.StringValues, path.Child("strings"))...)
-	errs = append(errs, validateLength(a.VersionValues, path.Child("versions"))...)
-	for i, value := range a.StringValues {
-		errs = append(errs, validateString(value, path.Child("strings").Index(i))...)
-	}
-	for i, value := range a.VersionValues {
-		errs = append(errs, validateVersion(value, path.Child("versions").Index(i))...)
-	}
-	return errs
+	return slices.Concat(errs,
+		validateString(a.StringValue, path.Child("string")),
+		validateVersion(a.VersionValue, path.Child("version")),
+		validateLength(a.IntValues, path.Child("ints")),
+		validateLength(a.BoolValues, path.Child("bools")),
+		validateLength(a.StringValues, path.Child("strings")),
+		validateLength(a.VersionValues, path.Child("versions")),
+		policy.ValidateEach(a.StringValues, len(a.StringValues), path.Child("strings"), validateString),
+		policy.ValidateEach(a.VersionValues, len(a.VersionValues), path.Child("versions"), validateVersion))
 }
 
 // setFields returns the fields that are set.
 func setFields(a *v1alpha1.NullableDeviceAttribute) []string {
 	var fields []string
-	for _, f := range []struct {
-		name string
-		set  bool
-	}{
-		{"int", a.IntValue != nil},
-		{"bool", a.BoolValue != nil},
-		{"string", a.StringValue != nil},
-		{"version", a.VersionValue != nil},
-		{"ints", a.IntValues != nil},
-		{"bools", a.BoolValues != nil},
-		{"strings", a.StringValues != nil},
-		{"versions", a.VersionValues != nil},
-		{"null", a.NullValue != nil},
-	} {
-		if f.set {
-			fields = append(fields, f.name)
+	add := func(name string, set bool) {
+		if set {
+			fields = append(fields, name)
 		}
 	}
+	add("int", a.IntValue != nil)
+	add("bool", a.BoolValue != nil)
+	add("string", a.StringValue != nil)
+	add("version", a.VersionValue != nil)
+	add("ints", a.IntValues != nil)
+	add("bools", a.BoolValues != nil)
+	add("strings", a.StringValues != nil)
+	add("versions", a.VersionValues != nil)
+	add("null", a.NullValue != nil)
 	return fields
 }
 
-func validateString(value string, path *field.Path) field.ErrorList {
-	if len(value) > resourcev1.DeviceAttributeMaxValueLength {
-		return field.ErrorList{field.TooLong(path, value, resourcev1.DeviceAttributeMaxValueLength)}
+// validateString accepts nil too, which is no value.
+func validateString(value *string, path *field.Path) field.ErrorList {
+	if value != nil && len(*value) > resourcev1.DeviceAttributeMaxValueLength {
+		return field.ErrorList{field.TooLong(path, *value, resourcev1.DeviceAttributeMaxValueLength)}
 	}
 	return nil
 }
 
-// validateVersion accepts the versions that expressions can read.
-func validateVersion(value string, path *field.Path) field.ErrorList {
-	errs := validateString(value, path)
-	if _, err := semver.Parse(value); err != nil && len(errs) == 0 {
-		errs = append(errs, field.Invalid(path, value, "must be a semantic version such as 1.2.3 or 1.2.3-rc.1"))
+// validateVersion accepts the versions that expressions can read, and nil.
+func validateVersion(value *string, path *field.Path) field.ErrorList {
+	if errs := validateString(value, path); value == nil || len(errs) > 0 {
+		return errs
 	}
-	return errs
+	if _, err := semver.Parse(*value); err != nil {
+		return field.ErrorList{field.Invalid(path, *value, "must be a semantic version such as 1.2.3 or 1.2.3-rc.1")}
+	}
+	return nil
 }
 
 // validateLength refuses an empty list, which is no value.
@@ -103,19 +96,16 @@ func validateCapacity(c *v1alpha1.PatchedCapacity, path *field.Path) field.Error
 	if c.Value == nil {
 		return field.ErrorList{field.Required(path.Child("value"), "a capacity cannot be removed: give value 0 for none")}
 	}
-	var errs field.ErrorList
-	if c.Value.Sign() < 0 {
-		errs = append(errs, field.Invalid(path.Child("value"), text(c.Value), "must not be negative"))
-	}
-	if c.RequestPolicy != nil {
-		errs = append(errs, validateRequestPolicy(c.RequestPolicy, c.Value, path.Child("requestPolicy"))...)
-	}
-	return errs
+	return append(
+		policy.Check(c.Value.Sign() >= 0, field.Invalid(path.Child("value"), text(c.Value), "must not be negative")),
+		validateRequestPolicy(c.RequestPolicy, c.Value, path.Child("requestPolicy"))...)
 }
 
 // validateRequestPolicy checks a policy by the rules of ResourceSlices.
 func validateRequestPolicy(p *v1alpha1.CapacityRequestPolicy, capacity *resource.Quantity, path *field.Path) field.ErrorList {
 	switch {
+	case p == nil:
+		return nil
 	case len(p.ValidValues) > 0 && p.ValidRange != nil:
 		return field.ErrorList{field.Forbidden(path.Child("validRange"), "give validValues or validRange, not both")}
 	case len(p.ValidValues) == 0 && p.ValidRange == nil:
@@ -155,16 +145,15 @@ func validateRange(p *v1alpha1.CapacityRequestPolicy, capacity *resource.Quantit
 	if r.Min == nil {
 		return field.ErrorList{field.Required(at.Child("min"), "a range begins somewhere: give min, 0 if need be")}
 	}
-	var errs field.ErrorList
-	if r.Min.Sign() < 0 {
-		errs = append(errs, field.Invalid(at.Child("min"), text(r.Min), "must not be negative"))
-	}
-	errs = append(errs, atMost(r.Min, "the capacity", capacity, at.Child("min"))...)
-	errs = append(errs, atMost(r.Min, "default", p.Default, at.Child("min"))...)
+	errs := slices.Concat(
+		policy.Check(r.Min.Sign() >= 0, field.Invalid(at.Child("min"), text(r.Min), "must not be negative")),
+		atMost(r.Min, "the capacity", capacity, at.Child("min")),
+		atMost(r.Min, "default", p.Default, at.Child("min")))
 	if r.Max != nil {
-		errs = append(errs, atMost(r.Min, "max", r.Max, at.Child("min"))...)
-		errs = append(errs, atMost(r.Max, "the capacity", capacity, at.Child("max"))...)
-		errs = append(errs, atMost(p.Default, "validRange.max", r.Max, path.Child("default"))...)
+		errs = slices.Concat(errs,
+			atMost(r.Min, "max", r.Max, at.Child("min")),
+			atMost(r.Max, "the capacity", capacity, at.Child("max")),
+			atMost(p.Default, "validRange.max", r.Max, path.Child("default")))
 	}
 	if r.Step == nil {
 		return errs
@@ -175,28 +164,21 @@ func validateRange(p *v1alpha1.CapacityRequestPolicy, capacity *resource.Quantit
 	}
 	first := r.Min.DeepCopy()
 	first.Add(*r.Step)
-	errs = append(errs, atMost(&first, "the capacity", capacity, step)...)
-	if !onStep(p.Default, r) {
-		errs = append(errs, field.Invalid(path.Child("default"), text(p.Default), "must be min and a whole number of steps"))
-	}
-	if r.Max != nil && !onStep(r.Max, r) {
-		errs = append(errs, field.Invalid(at.Child("max"), text(r.Max), "must be min and a whole number of steps"))
-	}
-	return errs
+	return slices.Concat(errs, atMost(&first, "the capacity", capacity, step), onStep(p.Default, r, path.Child("default")), onStep(r.Max, r, at.Child("max")))
 }
 
 func atMost(value *resource.Quantity, what string, limit *resource.Quantity, path *field.Path) field.ErrorList {
-	if value.Cmp(*limit) <= 0 {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path, text(value), fmt.Sprintf("must not be more than %s, which is %s", what, text(limit)))}
+	return policy.Check(value.Cmp(*limit) <= 0, field.Invalid(path, text(value), fmt.Sprintf("must not be more than %s, which is %s", what, text(limit))))
 }
 
-// onStep reports whether a value is min and a whole number of steps.
-func onStep(value *resource.Quantity, r *v1alpha1.CapacityRequestRange) bool {
+// onStep requires that a value, nil for none, is min and a whole number of steps.
+func onStep(value *resource.Quantity, r *v1alpha1.CapacityRequestRange, path *field.Path) field.ErrorList {
+	if value == nil {
+		return nil
+	}
 	above := rational(value)
 	above.Sub(above, rational(r.Min))
-	return above.Quo(above, rational(r.Step)).IsInt()
+	return policy.Check(above.Quo(above, rational(r.Step)).IsInt(), field.Invalid(path, text(value), "must be min and a whole number of steps"))
 }
 
 func rational(q *resource.Quantity) *big.Rat {

@@ -140,7 +140,7 @@ func told(c *Count) string {
 func allowed(c *Cluster, f *Filtered) string {
 	var names []string
 	for i, v := range f.Verdicts {
-		if v.Code == Success {
+		if v.Code() == Success {
 			names = append(names, c.Nodes()[i].Name)
 		}
 	}

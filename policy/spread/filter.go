@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // Exclusion is why a node does not count.
@@ -138,7 +140,7 @@ func (s *Spreading) matching(cluster *Cluster, constraints []Constraint) [][]int
 			continue
 		}
 		for i := range constraints {
-			if constraints[i].Selects(orNone(pod.Labels)) {
+			if constraints[i].Selects(selector.Labels(pod.Labels)) {
 				pods[i][at]++
 			}
 		}
@@ -168,7 +170,7 @@ func (c *Count) addUp(nodes []Node) {
 	c.TooFew = len(c.Domains) < c.Constraint.MinDomains
 }
 
-// Code is the verdict of the scheduler on a node.
+// Code is what a constraint, or the scheduler, says of a node.
 type Code string
 
 // The codes, as the scheduler names them.
@@ -182,43 +184,18 @@ const (
 	UnschedulableAndUnresolvable Code = "UnschedulableAndUnresolvable"
 )
 
-// Message returns the text of the scheduler about such nodes in events and in the condition
-// PodScheduled; empty for Success.
-func (c Code) Message() string {
-	const mismatch = "node(s) didn't match pod topology spread constraints"
-	switch c {
-	case Unschedulable:
-		return mismatch
-	case UnschedulableAndUnresolvable:
-		return mismatch + " (missing required label)"
-	case Success:
+// Verdict holds the code of each count for a node.
+type Verdict []Code
+
+// Code returns the code of the node: that of the first constraint that keeps the pod away, as the
+// scheduler looks no further.
+func (v Verdict) Code() Code {
+	for _, code := range v {
+		if code != Success {
+			return code
+		}
 	}
-	return ""
-}
-
-// Skew is how far a domain would be ahead if the pod went there.
-type Skew struct {
-	// Domain is the value of the topology key, and Missing says that the node has none.
-	// Then the other fields are zero.
-	Domain  string
-	Missing bool
-	// Pods is how many matching pods the domain has without the pod.
-	Pods int
-	// Skew is how many it would be above the global minimum with the pod. It can be
-	// negative.
-	Skew int
-	// Exceeds says that this is more than maxSkew.
-	Exceeds bool
-}
-
-// Verdict is the verdict of the constraints on a node for the pod.
-type Verdict struct {
-	Code Code
-	// By is the constraint, by its place among the counts, that keeps the pod away: the
-	// first one, as the scheduler looks no further. It is -1 with Success.
-	By int
-	// Skews has an entry for each count.
-	Skews []Skew
+	return Success
 }
 
 // Filtered says where constraints with DoNotSchedule let a pod go.
@@ -233,33 +210,26 @@ type Filtered struct {
 // looked at: whether nodes have taints that keep the pod away, or match its requirements,
 // is not decided here (TS-08).
 func (s *Spreading) Filter(cluster *Cluster) *Filtered {
-	counts := s.count(cluster, s.acting(corev1.DoNotSchedule))
-	f := &Filtered{Counts: counts, Verdicts: make([]Verdict, len(cluster.nodes))}
-	skews := make([]Skew, len(counts)*len(cluster.nodes))
+	f := &Filtered{Counts: s.count(cluster, s.acting(corev1.DoNotSchedule)), Verdicts: make([]Verdict, len(cluster.nodes))}
 	for n := range cluster.nodes {
-		f.Verdicts[n] = judge(&cluster.nodes[n], counts, skews[:len(counts):len(counts)])
-		skews = skews[len(counts):]
+		f.Verdicts[n] = judge(&cluster.nodes[n], f.Counts)
 	}
 	return f
 }
 
-// judge fills in the skews and returns the verdict (TS-07).
-func judge(node *Node, counts []Count, skews []Skew) Verdict {
-	verdict := Verdict{Code: Success, By: -1, Skews: skews}
+// judge returns the verdict on a node (TS-07).
+func judge(node *Node, counts []Count) Verdict {
+	verdict := make(Verdict, len(counts))
 	for i := range counts {
-		c, code := &counts[i], Success
-		if value, ok := node.value(c.Constraint.TopologyKey); !ok {
-			skews[i], code = Skew{Missing: true}, UnschedulableAndUnresolvable
-		} else {
-			pods := c.Domain(value).Pods
-			skew := pods + c.Self - c.Minimum()
-			skews[i] = Skew{Domain: value, Pods: pods, Skew: skew, Exceeds: skew > c.Constraint.MaxSkew}
-			if skews[i].Exceeds {
-				code = Unschedulable
-			}
-		}
-		if verdict.Code == Success && code != Success {
-			verdict.Code, verdict.By = code, i
+		c := &counts[i]
+		value, ok := node.value(c.Constraint.TopologyKey)
+		switch {
+		case !ok:
+			verdict[i] = UnschedulableAndUnresolvable
+		case c.Domain(value).Pods+c.Self-c.Minimum() > c.Constraint.MaxSkew:
+			verdict[i] = Unschedulable
+		default:
+			verdict[i] = Success
 		}
 	}
 	return verdict
@@ -272,7 +242,7 @@ type SideBySide struct{ Honor, Ignore *Filtered }
 // Ignore.
 func (s *Spreading) SideBySide(cluster *Cluster) SideBySide {
 	return SideBySide{
-		Honor:  s.WithTaintsPolicy(corev1.NodeInclusionPolicyHonor).Filter(cluster),
-		Ignore: s.WithTaintsPolicy(corev1.NodeInclusionPolicyIgnore).Filter(cluster),
+		Honor:  s.withTaintsPolicy(corev1.NodeInclusionPolicyHonor).Filter(cluster),
+		Ignore: s.withTaintsPolicy(corev1.NodeInclusionPolicyIgnore).Filter(cluster),
 	}
 }

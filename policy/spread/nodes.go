@@ -5,6 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // Node is the part of a node that spreading looks at.
@@ -25,14 +27,7 @@ func NodeOf(node *corev1.Node) Node {
 // value returns the value of a topology key, and whether the node has it.
 func (n *Node) value(key string) (string, bool) { return n.labels().Lookup(key) }
 
-func (n *Node) labels() labels.Labels { return orNone(n.Labels) }
-
-func orNone(has labels.Labels) labels.Labels {
-	if has == nil {
-		return labels.Set(nil)
-	}
-	return has
-}
+func (n *Node) labels() labels.Labels { return selector.Labels(n.Labels) }
 
 // missingKey returns the first topology key of constraints that the node lacks, nil for none.
 func (n *Node) missingKey(constraints []Constraint) *string {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
@@ -71,9 +72,9 @@ func readTolerations(list []corev1.Toleration, comparisonOperators bool) []selec
 // Constraints returns the constraints of the pod. They must not be written to.
 func (s *Spreading) Constraints() []Constraint { return s.constraints }
 
-// WithTaintsPolicy returns the spreading with the nodeTaintsPolicy of every constraint
+// withTaintsPolicy returns the spreading with the nodeTaintsPolicy of every constraint
 // set.
-func (s *Spreading) WithTaintsPolicy(policy corev1.NodeInclusionPolicy) *Spreading {
+func (s *Spreading) withTaintsPolicy(policy corev1.NodeInclusionPolicy) *Spreading {
 	with := *s
 	with.constraints = slices.Clone(s.constraints)
 	for i := range with.constraints {
@@ -186,11 +187,6 @@ func Validate(constraints []corev1.TopologySpreadConstraint, path *field.Path) f
 	return errs
 }
 
-var (
-	actions           = []corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway}
-	inclusionPolicies = []corev1.NodeInclusionPolicy{corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore}
-)
-
 func validateConstraint(c *corev1.TopologySpreadConstraint, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if c.MaxSkew <= 0 {
@@ -199,21 +195,22 @@ func validateConstraint(c *corev1.TopologySpreadConstraint, path *field.Path) fi
 	if c.TopologyKey == "" {
 		errs = append(errs, field.Required(path.Child("topologyKey"), "must name a label of nodes"))
 	}
-	if !slices.Contains(actions, c.WhenUnsatisfiable) {
-		errs = append(errs, field.NotSupported(path.Child("whenUnsatisfiable"), c.WhenUnsatisfiable, actions))
-	}
+	errs = append(errs, policy.ValidateEnum(c.WhenUnsatisfiable, path.Child("whenUnsatisfiable"),
+		[]corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway})...)
 	if n := ptr.Deref(c.MinDomains, 1); n <= 0 {
 		errs = append(errs, field.Invalid(path.Child("minDomains"), n, "must be greater than 0"))
 	} else if c.MinDomains != nil && c.WhenUnsatisfiable != corev1.DoNotSchedule {
 		errs = append(errs, field.Invalid(path.Child("minDomains"), n, "may only be set with whenUnsatisfiable DoNotSchedule"))
 	}
-	errs = append(errs, validatePolicy(c.NodeAffinityPolicy, path.Child("nodeAffinityPolicy"))...)
-	return append(errs, validatePolicy(c.NodeTaintsPolicy, path.Child("nodeTaintsPolicy"))...)
+	return slices.Concat(errs,
+		ValidateInclusion(c.NodeAffinityPolicy, path.Child("nodeAffinityPolicy")),
+		ValidateInclusion(c.NodeTaintsPolicy, path.Child("nodeTaintsPolicy")))
 }
 
-func validatePolicy(policy *corev1.NodeInclusionPolicy, path *field.Path) field.ErrorList {
-	if policy == nil || slices.Contains(inclusionPolicies, *policy) {
+// ValidateInclusion returns the error of a policy on the nodes that count, nil for the default.
+func ValidateInclusion(in *corev1.NodeInclusionPolicy, path *field.Path) field.ErrorList {
+	if in == nil {
 		return nil
 	}
-	return field.ErrorList{field.NotSupported(path, *policy, inclusionPolicies)}
+	return policy.ValidateEnum(*in, path, []corev1.NodeInclusionPolicy{corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore})
 }

@@ -89,7 +89,7 @@ func TestTS06AWedgeHoldsAndHonorLetsGo(t *testing.T) {
 		var pods []Placed
 		for range 10 {
 			cluster := NewCluster(nodes, pods)
-			at := slices.IndexFunc(s.Filter(cluster).Verdicts[:2], func(v Verdict) bool { return v.Code == Success })
+			at := slices.IndexFunc(s.Filter(cluster).Verdicts[:2], func(v Verdict) bool { return v.Code() == Success })
 			if at < 0 {
 				break
 			}
@@ -102,7 +102,7 @@ func TestTS06AWedgeHoldsAndHonorLetsGo(t *testing.T) {
 	require.Len(t, wedges, 1)
 	require.Equal(t, 4, wedges[0].Most, "maxSkew in each domain that the pod can use")
 	require.Equal(t, wedges[0].Most, placed(s))
-	honouring := s.WithTaintsPolicy(honor)
+	honouring := s.withTaintsPolicy(honor)
 	require.Empty(t, honouring.Wedges(nodes))
 	require.Equal(t, 10, placed(honouring))
 }

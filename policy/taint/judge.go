@@ -10,7 +10,6 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -104,7 +103,7 @@ func (c *compiled) applies(ctx context.Context, in *Input) (ok bool, note string
 		}
 		return true, note, nil
 	}
-	ok, err = c.conditions.Match(ctx, in.Review, &cel.Judged{})
+	ok, err = c.conditions.Match(ctx, in.Review)
 	if failed := (*cel.FailedError)(nil); errors.As(err, &failed) {
 		return true, "a match condition could not be evaluated: " + policy.Short(failed.Problem, policy.MaxKeyLength), nil
 	}
@@ -132,7 +131,7 @@ func (c *compiled) judge(ctx context.Context, in *Input, r *policy.Report) error
 			return err
 		}
 		w := &writes[i]
-		switch allowed, failure, err := c.ask(ctx, question{in: in, operation: w.operation, taint: w.named()}); {
+		switch allowed, failure, err := c.ask(ctx, in, w); {
 		case in.Foreseen, allowed:
 		case err == nil:
 			f.notGranted(w, in.User, failure)
@@ -146,50 +145,12 @@ func (c *compiled) judge(ctx context.Context, in *Input, r *policy.Report) error
 			f.skewed(w, in.Now, c.limits.MaxTimeAddedSkew.Duration)
 		}
 	}
-	c.judgeRule(in.Rule, writes, &f)
-	c.judgePatch(in.Patch, writes, &f)
+	f.limitRules(in.Rule.limited(), writes)
+	f.limitRules(in.Patch.limited(), writes)
 	return fault
 }
 
-// judgeRule reports the violations of the limits on rules. They do not apply to the removal
-// of a taint.
-func (c *compiled) judgeRule(rule *RuleChange, writes []governed, f *violations) {
-	if rule == nil || rule.New == nil || c.limits == nil {
-		return
-	}
-	for i := range writes {
-		w := &writes[i]
-		if w.operation == v1alpha1.TaintRemove {
-			continue
-		}
-		if c.limits.RequireSelector && rule.unbounded() {
-			f.add(policy.Finding{
-				Reason:  policy.SelectorRequired,
-				Field:   field.NewPath("spec", "deviceSelector").String(),
-				Problem: "names no driver, pool or device, and may select every device",
-				Remedy:  "name a driver, a pool or a device",
-			})
-		}
-		if c.limits.RequirePreview && !rule.previewed() {
-			f.add(policy.Finding{
-				Reason:  policy.PreviewRequired,
-				Field:   field.NewPath("spec", "taint", "effect").String(),
-				Value:   w.New.String(),
-				Problem: "evicts pods, and the rule did not stand at effect None with this taint and selector before",
-				Remedy:  "write it with effect None, read its status, then change the effect alone",
-			})
-		}
-		return
-	}
-}
-
-const (
-	maxFinding = 1024
-	maxRemedy  = 400
-	// minMessage is the room below which a message of the policy would be cut to
-	// something that says nothing.
-	minMessage = 16
-)
+const maxRemedy = 400
 
 // violations reports the violations of one policy.
 type violations struct {
@@ -201,11 +162,9 @@ type violations struct {
 
 // add adds a finding, completed with the fields that all findings of the policy share.
 func (f *violations) add(found policy.Finding) {
-	f.r.Add(f.c.denies(), func() policy.Finding { return f.c.complete(found, f.note) }, func() policy.Finding {
-		return policy.Finding{
-			Reason: policy.MoreFindings, Policy: policyRef(f.c.name), Actions: slices.Clone(f.c.actions), Field: "spec",
-			Problem: "more taints violate this policy or others than are listed",
-		}
+	f.r.Add(f.c.denies(), func() policy.Finding { return f.c.complete(found, f.note) }, policy.Finding{
+		Reason: policy.MoreFindings, Policy: policyRef(f.c.name), Actions: slices.Clone(f.c.actions), Field: "spec",
+		Problem: "more taints violate this policy or others than are listed",
 	})
 }
 
@@ -222,12 +181,7 @@ func (c *compiled) complete(found policy.Finding, note string) policy.Finding {
 	if len(c.problems) > 0 {
 		found.Remedy += " (the policy is not fully in force, see its status)"
 	}
-	const separator = ": "
-	room := maxFinding - len(found.String()) - len(separator)
-	if c.message != "" && room >= minMessage {
-		found.Problem += separator + policy.Short(c.message, room)
-	}
-	return found
+	return found.WithMessage(c.message)
 }
 
 func (f *violations) notGranted(w *governed, user *authenticationv1.UserInfo, failed string) {

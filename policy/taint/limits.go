@@ -31,9 +31,8 @@ type Limit struct {
 	// Governs reports whether the policy governs a taint.
 	Governs func(Taint) bool
 
-	by                  *compiled
-	note                string
-	maxPods, maxPercent *int32
+	by   *compiled
+	note string
 }
 
 // Limits returns the limits on affected pods of the policies that govern one of the
@@ -82,10 +81,7 @@ func (c *compiled) limit(note string) Limit {
 	if window < time.Second {
 		window = defaultWindow
 	}
-	return Limit{
-		Policy: c.name, Actions: c.actions, Window: window, Governs: c.governs,
-		by: c, note: note, maxPods: c.limits.MaxAffectedPods, maxPercent: c.limits.MaxAffectedPercent,
-	}
+	return Limit{Policy: c.name, Actions: c.actions, Window: window, Governs: c.governs, by: c, note: note}
 }
 
 // Exceeded returns what the limit has against it, nil if nothing. Path and value are
@@ -105,19 +101,19 @@ func (l *Limit) Exceeded(a Affected, path *field.Path, value, approve string) *p
 }
 
 func (l *Limit) problem(a Affected) string {
-	total := a.Pods + a.Before
+	total, most, percent := a.Pods+a.Before, l.by.limits.MaxAffectedPods, l.by.limits.MaxAffectedPercent
 	hit := "hits " + count(a.Pods, "pod")
 	if a.Before > 0 {
 		hit += ", " + strconv.Itoa(total) + " together with the " + strconv.Itoa(a.Before) + " that other writes of the last " + short(l.Window) + " hit"
 	}
 	switch {
-	case l.maxPods != nil && total > int(*l.maxPods):
-		return hit + "; at most " + strconv.Itoa(int(*l.maxPods)) + " are allowed"
-	case l.maxPercent != nil && total*100 > int(*l.maxPercent)*a.Live:
+	case most != nil && total > int(*most):
+		return hit + "; at most " + strconv.Itoa(int(*most)) + " are allowed"
+	case percent != nil && total*100 > int(*percent)*a.Live:
 		if a.Before > 0 {
 			hit += ","
 		}
-		return hit + " of " + strconv.Itoa(a.Live) + " in the cluster; at most " + strconv.Itoa(int(*l.maxPercent)) + " percent are allowed"
+		return hit + " of " + strconv.Itoa(a.Live) + " in the cluster; at most " + strconv.Itoa(int(*percent)) + " percent are allowed"
 	default:
 		return ""
 	}

@@ -33,7 +33,7 @@ func TestRegisterGivesTaintsByLabels(t *testing.T) {
 		got := set.Register(bananaPool)
 		require.Len(t, got, 2)
 		require.Equal(t, "a", got[0].Policy)
-		require.Equal(t, bananaTaint, got[0].Taint, "the first by name, of each key and effect")
+		require.Equal(t, asTaint(bananaTaint), got[0].Taint, "the first by name, of each key and effect")
 		require.True(t, got[0].Reconcile, "kept if one of those that name the same taint asks for it")
 		require.Equal(t, "d", got[1].Policy)
 		require.False(t, got[1].Reconcile)

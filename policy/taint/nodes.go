@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -53,16 +54,16 @@ func (s *Set) Chosen(c NodeChange, writes []Write, now time.Time) []Write {
 		return nil
 	}
 	if c.Old == nil {
-		registered := s.Register(c.New.Labels)
+		registered := s.registered(c.New.Labels, false)
 		return slices.DeleteFunc(slices.Clone(writes), func(w Write) bool {
 			return w.New.Key == corev1.TaintNodeNotReady && w.New.Effect == corev1.TaintEffectNoSchedule || among(registered, w.New)
 		})
 	}
-	kept := slices.DeleteFunc(s.Register(c.New.Labels), func(r Registered) bool { return !r.Reconcile })
+	kept := s.Kept(c.New.Labels)
 	if len(kept) == 0 {
 		return writes
 	}
-	before := slices.DeleteFunc(s.Register(c.Old.Labels), func(r Registered) bool { return !r.Reconcile })
+	before := s.Kept(c.Old.Labels)
 	return slices.DeleteFunc(slices.Clone(writes), func(w Write) bool {
 		return w.Operation == v1alpha1.TaintAdd && among(kept, w.New) && among(before, w.New) &&
 			(w.New.TimeAdded.IsZero() || now.Sub(w.New.TimeAdded).Abs() <= stampWindow)
@@ -70,10 +71,9 @@ func (s *Set) Chosen(c NodeChange, writes []Write, now time.Time) []Write {
 }
 
 // among reports whether one of the registered taints is t, whatever its time.
-func among(registered []Registered, t Taint) bool {
-	return slices.ContainsFunc(registered, func(r Registered) bool {
-		return r.Taint.Key == t.Key && r.Taint.Effect == t.Effect && r.Taint.Value == t.Value
-	})
+func among(registered []corev1.Taint, t Taint) bool {
+	t.TimeAdded = time.Time{}
+	return slices.ContainsFunc(registered, func(r corev1.Taint) bool { return OfNode(&r) == t })
 }
 
 // JudgeNode returns the violations of registrations by a write of a node: a registered taint
@@ -103,30 +103,24 @@ func (s *Set) kept(c NodeChange) []policy.Finding {
 		has := func(n *Node) bool {
 			return slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return r.Is(&t) })
 		}
-		switch {
-		case has(c.New):
-		case c.Old == nil:
-			found = append(found, r.by.complete(policy.Finding{
-				Reason:  policy.RegisteredTaintMissing,
-				Field:   taintsPath().String(),
-				Value:   r.String(),
-				Problem: "a node with these labels is created with this taint, and comes without it",
-				Remedy:  "create the node with the taint, or again when Tollgate's mutating webhook answers, which adds it",
-			}, ""))
-		case r.Reconcile && has(c.Old):
-			found = append(found, r.by.complete(policy.Finding{
-				Reason:  policy.RegisteredTaintRemoved,
-				Field:   taintsPath().String(),
-				Value:   r.String(),
-				Problem: "the policy keeps this taint on nodes with these labels",
-				Remedy:  "change the labels of the node, or the policy, first",
-			}, ""))
+		if has(c.New) || c.Old != nil && !(r.Reconcile && has(c.Old)) {
+			continue
 		}
+		f := policy.Finding{
+			Reason: policy.RegisteredTaintMissing, Field: nodeTaintsPath.String(), Value: r.String(),
+			Problem: "a node with these labels is created with this taint, and comes without it",
+			Remedy:  "create the node with the taint, or again when Tollgate's mutating webhook answers, which adds it",
+		}
+		if c.Old != nil {
+			f.Reason, f.Problem = policy.RegisteredTaintRemoved, "the policy keeps this taint on nodes with these labels"
+			f.Remedy = "change the labels of the node, or the policy, first"
+		}
+		found = append(found, r.by.complete(f, ""))
 	}
 	return found
 }
 
-func taintsPath() *field.Path { return field.NewPath("spec", "taints") }
+var nodeTaintsPath = field.NewPath("spec", "taints")
 
 // owned finds a node that makes itself somebody's dependent. The garbage collector
 // would delete it, and it could come back with other labels (CVE-2025-5187). Newer API
@@ -171,18 +165,14 @@ func (s *Set) left(c NodeChange) []policy.Finding {
 }
 
 func changedLabels(now, old map[string]string) []string {
-	changed := map[string]struct{}{}
-	for key, value := range now {
-		if before, ok := old[key]; !ok || before != value {
-			changed[key] = struct{}{}
+	changed := sets.KeySet(now).Union(sets.KeySet(old))
+	for key := range changed {
+		value, is := now[key]
+		if before, was := old[key]; is == was && value == before {
+			changed.Delete(key)
 		}
 	}
-	for key := range old {
-		if _, ok := now[key]; !ok {
-			changed[key] = struct{}{}
-		}
-	}
-	return slices.Sorted(maps.Keys(changed))
+	return sets.List(changed)
 }
 
 // sameTaints reports whether two lists are the same taints in the same order.
@@ -193,13 +183,17 @@ func sameTaints(a, b []corev1.Taint) bool {
 // registration is a compiled registration of taints.
 type registration struct {
 	nodes     labels.Selector
-	taints    []v1alpha1.RegisteredTaint
+	taints    []corev1.Taint
 	reconcile bool
 }
 
 // newRegistration compiles a registration without a fault.
 func newRegistration(in *v1alpha1.TaintRegistration) registration {
-	return registration{nodes: selector.CompileLabels(&in.NodeSelector), taints: slices.Clone(in.Taints), reconcile: in.Reconcile}
+	r := registration{nodes: selector.CompileLabels(&in.NodeSelector), reconcile: in.Reconcile}
+	for _, t := range in.Taints {
+		r.taints = append(r.taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+	}
+	return r
 }
 
 // Registered is a taint that a node is given by a policy.
@@ -207,7 +201,7 @@ type Registered struct {
 	Policy string
 	// Created is the time of the creation of the policy.
 	Created metav1.Time
-	Taint   v1alpha1.RegisteredTaint
+	Taint   corev1.Taint
 	// Reconcile says that the taint is kept on nodes that exist already.
 	Reconcile bool
 
@@ -215,14 +209,17 @@ type Registered struct {
 }
 
 // Kept returns the taints that are kept on a node with labels that exists already.
-func (s *Set) Kept(labels map[string]string) []corev1.Taint {
-	var kept []corev1.Taint
+func (s *Set) Kept(labels map[string]string) []corev1.Taint { return s.registered(labels, true) }
+
+// registered returns the taints for a node with these labels, or those of them that are kept.
+func (s *Set) registered(labels map[string]string, kept bool) []corev1.Taint {
+	var taints []corev1.Taint
 	for _, r := range s.Register(labels) {
-		if r.Reconcile {
-			kept = append(kept, corev1.Taint{Key: r.Taint.Key, Value: r.Taint.Value, Effect: r.Taint.Effect})
+		if r.Reconcile || !kept {
+			taints = append(taints, r.Taint)
 		}
 	}
-	return kept
+	return taints
 }
 
 // Is reports whether t is the registered taint, whatever its time.
@@ -233,15 +230,11 @@ func (r *Registered) Is(t *corev1.Taint) bool {
 // Same reports whether t stands where the registered taint would: a node has one of
 // each key and effect.
 func (r *Registered) Same(t *corev1.Taint) bool {
-	return t.Key == r.Taint.Key && t.Effect == r.Taint.Effect
+	return r.Taint.MatchTaint(t)
 }
 
 // String returns the taint as kubectl writes it.
-func (r *Registered) String() string { return r.taint().String() }
-
-func (r *Registered) taint() Taint {
-	return Taint{Target: v1alpha1.TaintTargetNode, Key: r.Taint.Key, Value: r.Taint.Value, Effect: r.Taint.Effect}
-}
+func (r *Registered) String() string { return OfNode(&r.Taint).String() }
 
 // Registers reports whether any policy gives nodes taints.
 func (s *Set) Registers() bool { return s != nil && len(s.registering) > 0 }
@@ -269,9 +262,7 @@ func (s *Set) Register(nodeLabels map[string]string) []Registered {
 }
 
 func merge(found []Registered, r Registered) []Registered {
-	at := slices.IndexFunc(found, func(have Registered) bool {
-		return have.Taint.Key == r.Taint.Key && have.Taint.Effect == r.Taint.Effect
-	})
+	at := slices.IndexFunc(found, func(have Registered) bool { return have.Same(&r.Taint) })
 	if at < 0 {
 		return append(found, r)
 	}

@@ -81,10 +81,10 @@ func compile(p *v1alpha1.TaintPolicy) (*compiled, field.ErrorList) {
 		taints:     selector.CompileAll(p.Spec.Taints),
 		created:    p.CreationTimestamp,
 		problems:   validateRest(p),
-		conditions: cel.CompileConditions(cel.OfRequest, p.Spec.MatchConditions),
+		conditions: cel.CompileConditions(p.Spec.MatchConditions),
 		limits:     p.Spec.Limits.DeepCopy(),
 		actions:    policy.Actions(p.Spec.ValidationActions),
-		message:    strings.TrimSpace(policy.Short(p.Spec.Message, maxFinding)),
+		message:    strings.TrimSpace(policy.Short(p.Spec.Message, policy.MaxFinding)),
 	}
 	valid := len(c.problems) == 0
 	setters := field.NewPath("spec", "setters")
@@ -138,12 +138,8 @@ func (s *Set) candidates(writes []Write) []int {
 	}
 	var positions []int
 	add := func(t Taint) {
-		cursor := s.index.Candidates(&selector.Toleration{
-			Target: t.Target, Key: t.Key, Operator: corev1.TolerationOpEqual, Value: t.Value,
-		})
-		for position, ok := cursor.Next(); ok; position, ok = cursor.Next() {
-			positions = append(positions, position)
-		}
+		exact := selector.Toleration{Target: t.Target, Key: t.Key, Operator: corev1.TolerationOpEqual, Value: t.Value}
+		positions = slices.AppendSeq(positions, s.index.Candidates(&exact))
 	}
 	for i := range writes {
 		w := &writes[i]
@@ -223,26 +219,19 @@ func (s *setter) allows(operation v1alpha1.TaintOperation) bool {
 	return len(s.operations) == 0 || slices.Contains(s.operations, operation)
 }
 
-// question asks the setters of a policy whether the requester may do an operation on a taint.
-type question struct {
-	in        *Input
-	operation v1alpha1.TaintOperation
-	taint     Taint
-}
-
 var errNoAuthorizer = errors.New("nobody can be asked what RBAC allows")
 
-// may reports whether the setter allows it. An expression that fails allows nothing, and its
+// may reports whether the setter allows the requester the write. An expression that fails allows nothing, and its
 // failure is returned as a *cel.FailedError. Every other error is a fault.
-func (s *setter) may(ctx context.Context, q question) (bool, error) {
-	if !s.allows(q.operation) || !s.anyone && !s.subjects.Includes(q.in.User) {
+func (s *setter) may(ctx context.Context, in *Input, w *governed) (bool, error) {
+	if !s.allows(w.operation) || !s.anyone && !s.subjects.Includes(in.User) {
 		return false, nil
 	}
 	if s.rbac {
-		if q.in.Review == nil || q.in.Review.Authorizer == nil {
+		if in.Review == nil || in.Review.Authorizer == nil {
 			return false, errNoAuthorizer
 		}
-		ok, err := policy.May(ctx, q.in.Review.Authorizer, policy.UserInfo(q.in.User), policy.VerbTaint, q.taint.Key)
+		ok, err := policy.May(ctx, in.Review.Authorizer, policy.UserInfo(in.User), policy.VerbTaint, w.named().Key)
 		if !ok || err != nil {
 			return false, err
 		}
@@ -250,14 +239,14 @@ func (s *setter) may(ctx context.Context, q question) (bool, error) {
 	if s.expression == nil {
 		return true, nil
 	}
-	return s.expression.Bool(ctx, q.in.Review, &cel.Judged{Taint: q.taint.object(), Operation: string(q.operation)})
+	return s.expression.Bool(ctx, in.Review, &cel.Judged{Taint: w.named().object(), Operation: string(w.operation)})
 }
 
-// ask reports whether one of the setters allows it; then faults of others do not matter.
+// ask reports whether one of the setters allows a write; then faults of others do not matter.
 // Failure is the failure of an expression that might have allowed it.
-func (c *compiled) ask(ctx context.Context, q question) (allowed bool, failure string, fault error) {
+func (c *compiled) ask(ctx context.Context, in *Input, w *governed) (allowed bool, failure string, fault error) {
 	for i := range c.setters {
-		ok, err := c.setters[i].may(ctx, q)
+		ok, err := c.setters[i].may(ctx, in, w)
 		failed := (*cel.FailedError)(nil)
 		switch {
 		case errors.As(err, &failed):

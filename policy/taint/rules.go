@@ -3,6 +3,7 @@ package taint
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -70,15 +71,89 @@ func ofRule(spec *resourcev1.DeviceTaintRuleSpec) Taint {
 	return OfDevice(driver, &spec.Taint)
 }
 
-// unbounded reports whether the rule newly selects every device, or selects every device and
-// has a more severe effect than before. A less severe effect must always be possible. A rule
-// that selects by unknown fields alone counts as one that selects every device.
-func (c RuleChange) unbounded() bool {
-	if !everyDevice(c.New.DeviceSelector) {
-		return false
+// limited returns what limits on rules ask of the change; nil where the rule is deleted.
+func (c *RuleChange) limited() *ruleWrite {
+	if c == nil || c.New == nil {
+		return nil
 	}
-	return c.Old == nil || c.Reselected || !everyDevice(c.Old.DeviceSelector) || c.Old.Taint.Key != c.New.Taint.Key ||
-		c.Old.Taint.Value != c.New.Taint.Value || moreSevere(c.New.Taint.Effect, c.Old.Taint.Effect)
+	l := &ruleWrite{
+		every:    everyDevice(c.New.DeviceSelector),
+		selector: field.NewPath("spec", "deviceSelector"), effect: field.NewPath("spec", "taint", "effect"),
+		problem: "names no driver, pool or device, and may select every device", remedy: "name a driver, a pool or a device",
+		stood: "the rule did not stand at effect None with this taint and selector before",
+	}
+	if c.Old != nil {
+		// A rule that selects by unknown fields alone counts as one that selects every device.
+		l.old, l.everyBefore, l.same = []Taint{ofRule(c.Old)}, !c.Reselected && everyDevice(c.Old.DeviceSelector), c.sameSelector()
+	}
+	return l
+}
+
+// ruleWrite is what limits on rules ask of a write of a rule or a patch.
+type ruleWrite struct {
+	// old are the taints before the write.
+	old []Taint
+	// every says that it is for every device, everyBefore that it was, and same that it is for the
+	// same devices as before.
+	every, everyBefore, same bool
+	// selector is the field that selects devices, effect that of the effect; nil if each write names
+	// the field of its own.
+	selector, effect *field.Path
+	// problem and remedy are about a write for every device, stood is about one that was not
+	// previewed.
+	problem, remedy, stood string
+}
+
+// unbounded reports whether a taint is new on every device, or has a more severe effect than
+// before. A less severe effect must always be possible.
+func (l *ruleWrite) unbounded(t Taint) bool {
+	return l.every && (!l.everyBefore || !slices.ContainsFunc(l.old, func(old Taint) bool {
+		return old.Key == t.Key && old.Value == t.Value && !moreSevere(t.Effect, old.Effect)
+	}))
+}
+
+// previewed reports whether a taint evicts no pods, or only those that the status showed before:
+// it had effect None, or evicted already, on the same devices.
+func (l *ruleWrite) previewed(t Taint) bool {
+	return t.Effect != corev1.TaintEffectNoExecute || l.same && slices.ContainsFunc(l.old, func(old Taint) bool {
+		return old.Key == t.Key && old.Value == t.Value && (old.Effect == effectNone || old.Effect == corev1.TaintEffectNoExecute)
+	})
+}
+
+// limitRules reports the violations of the limits on rules, which hold for patches too. They do
+// not apply to the removal of a taint.
+func (f *violations) limitRules(l *ruleWrite, writes []governed) {
+	limits := f.c.limits
+	if l == nil || limits == nil {
+		return
+	}
+	unbounded := false
+	for i := range writes {
+		w := &writes[i]
+		if w.operation == v1alpha1.TaintRemove {
+			continue
+		}
+		unbounded = unbounded || l.unbounded(w.New)
+		if !limits.RequirePreview || l.previewed(w.New) {
+			continue
+		}
+		path := w.Path
+		if l.effect != nil {
+			path = l.effect
+		} else if path != l.selector {
+			path = path.Child("effect")
+		}
+		f.add(policy.Finding{
+			Reason:  policy.PreviewRequired,
+			Field:   path.String(),
+			Value:   w.New.String(),
+			Problem: "evicts pods, and " + l.stood,
+			Remedy:  "write it with effect None, read its status, then change the effect alone",
+		})
+	}
+	if limits.RequireSelector && unbounded {
+		f.add(policy.Finding{Reason: policy.SelectorRequired, Field: l.selector.String(), Problem: l.problem, Remedy: l.remedy})
+	}
 }
 
 // everyDevice reports whether a selector selects every device, which the empty one
@@ -87,13 +162,15 @@ func everyDevice(s *resourcev1.DeviceTaintSelector) bool {
 	return s != nil && s.Driver == nil && s.Pool == nil && s.Device == nil
 }
 
+const effectNone = corev1.TaintEffect(resourcev1.DeviceTaintEffectNone)
+
 // moreSevere reports whether an effect may do more to pods than the old one. An unknown old
 // effect counts as None, because it does nothing to pods here: otherwise a rule could be
 // created with an unknown effect and then changed to a known one without being judged. The
 // same unknown effect is not more severe.
-func moreSevere(effect, old resourcev1.DeviceTaintEffect) bool {
+func moreSevere(effect, old corev1.TaintEffect) bool {
 	if severity(old) == unknownSeverity {
-		return effect != old && severity(effect) > severity(resourcev1.DeviceTaintEffectNone)
+		return effect != old && severity(effect) > severity(effectNone)
 	}
 	return severity(effect) > severity(old)
 }
@@ -103,32 +180,20 @@ const unknownSeverity = 3
 
 // severity orders effects by what they do to pods. Scheduler and evictor ignore an unknown
 // effect, but those of a later version may not.
-func severity(effect resourcev1.DeviceTaintEffect) int {
+func severity(effect corev1.TaintEffect) int {
 	switch effect {
-	case resourcev1.DeviceTaintEffectNone:
+	case effectNone:
 		return 0
-	case resourcev1.DeviceTaintEffectNoSchedule:
+	case corev1.TaintEffectNoSchedule:
 		return 1
-	case resourcev1.DeviceTaintEffectNoExecute:
+	case corev1.TaintEffectNoExecute:
 		return 2
 	default:
 		return unknownSeverity
 	}
 }
 
-// previewed reports whether the rule evicts no pods, or only those that its status showed
-// before: it had effect None, or evicted already, with the same taint and devices.
-func (c RuleChange) previewed() bool {
-	if c.New.Taint.Effect != resourcev1.DeviceTaintEffectNoExecute {
-		return true
-	}
-	return c.Old != nil &&
-		(c.Old.Taint.Effect == resourcev1.DeviceTaintEffectNone || c.Old.Taint.Effect == resourcev1.DeviceTaintEffectNoExecute) &&
-		c.Old.Taint.Key == c.New.Taint.Key && c.Old.Taint.Value == c.New.Taint.Value &&
-		c.sameSelector()
-}
-
-func (c RuleChange) sameSelector() bool {
+func (c *RuleChange) sameSelector() bool {
 	return !c.Reselected && equality.Semantic.DeepEqual(c.Old.DeviceSelector, c.New.DeviceSelector)
 }
 
@@ -212,32 +277,24 @@ func filterOf(p *v1alpha1.DevicePatch) v1alpha1.DevicePatchFilter {
 	return *p.Filter
 }
 
-// everyDevicePatched reports whether a patch is for every device.
-func everyDevicePatched(p *v1alpha1.DevicePatch) bool {
-	return equality.Semantic.DeepEqual(filterOf(p), v1alpha1.DevicePatchFilter{})
-}
-
-// unbounded reports whether a taint of the patch is new on every device, or has a more severe
-// effect than before. A less severe effect must always be possible.
-func (c *PatchChange) unbounded(t *Taint) bool {
-	if !everyDevicePatched(c.New) {
-		return false
+// limited returns what limits on rules ask of the change; nil where the patch is deleted.
+func (c *PatchChange) limited() *ruleWrite {
+	if c == nil || c.New == nil {
+		return nil
 	}
-	return c.Old == nil || !everyDevicePatched(c.Old) || !slices.ContainsFunc(c.Old.Taints, func(old v1alpha1.PatchedTaint) bool {
-		return old.Key == t.Key && old.Value == t.Value && severity(old.Effect) >= severity(resourcev1.DeviceTaintEffect(t.Effect))
-	})
-}
-
-// previewed reports whether a taint of the patch evicts no pods, or only those that its status
-// showed before: it had effect None, or evicted already, with the same filter.
-func (c *PatchChange) previewed(t *Taint) bool {
-	if resourcev1.DeviceTaintEffect(t.Effect) != resourcev1.DeviceTaintEffectNoExecute {
-		return true
+	everyDevice := func(p *v1alpha1.DevicePatch) bool {
+		return equality.Semantic.DeepEqual(filterOf(p), v1alpha1.DevicePatchFilter{})
 	}
-	return c.Old != nil && c.sameFilter() && slices.ContainsFunc(c.Old.Taints, func(old v1alpha1.PatchedTaint) bool {
-		return old.Key == t.Key && old.Value == t.Value &&
-			(old.Effect == resourcev1.DeviceTaintEffectNone || old.Effect == resourcev1.DeviceTaintEffectNoExecute)
-	})
+	l := &ruleWrite{
+		every: everyDevice(c.New), selector: patchFilterPath,
+		problem: "asks for nothing: " + c.named() + " taints every device",
+		remedy:  "ask for a class, a driver, a pool or a device, or for what an expression says",
+		stood:   c.named() + " did not stand at effect None with this taint and filter before",
+	}
+	if c.Old != nil {
+		l.old, l.everyBefore, l.same = ofPatch(c.Old), everyDevice(c.Old), c.sameFilter()
+	}
+	return l
 }
 
 // named returns how findings name the patch.
@@ -246,42 +303,4 @@ func (c *PatchChange) named() string {
 		return "the ResourceSlicePatch"
 	}
 	return "ResourceSlicePatch " + policy.Short(c.Name, policy.MaxKeyLength)
-}
-
-// judgePatch reports the violations of the limits on rules, which hold for patches too. They
-// do not apply to the removal of a taint.
-func (c *compiled) judgePatch(patch *PatchChange, writes []governed, f *violations) {
-	if patch == nil || patch.New == nil || c.limits == nil {
-		return
-	}
-	unbounded := false
-	for i := range writes {
-		w := &writes[i]
-		if w.operation == v1alpha1.TaintRemove {
-			continue
-		}
-		unbounded = unbounded || patch.unbounded(&w.New)
-		if !c.limits.RequirePreview || patch.previewed(&w.New) {
-			continue
-		}
-		path := w.Path
-		if path != patchFilterPath {
-			path = path.Child("effect")
-		}
-		f.add(policy.Finding{
-			Reason:  policy.PreviewRequired,
-			Field:   path.String(),
-			Value:   w.New.String(),
-			Problem: "evicts pods, and " + patch.named() + " did not stand at effect None with this taint and filter before",
-			Remedy:  "write it with effect None, read its status, then change the effect alone",
-		})
-	}
-	if c.limits.RequireSelector && unbounded {
-		f.add(policy.Finding{
-			Reason:  policy.SelectorRequired,
-			Field:   patchFilterPath.String(),
-			Problem: "asks for nothing: " + patch.named() + " taints every device",
-			Remedy:  "ask for a class, a driver, a pool or a device, or for what an expression says",
-		})
-	}
 }

@@ -5,9 +5,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -29,85 +32,58 @@ const (
 // those that a stored object may have in spite of the schema. A policy without faults is
 // fully in force.
 func ValidatePolicy(p *v1alpha1.TaintPolicy) field.ErrorList {
-	setters := field.NewPath("spec", "setters")
-	errs := validateRest(p)
-	for i := range p.Spec.Setters {
-		in, path := &p.Spec.Setters[i], setters.Index(i)
-		errs = append(errs, validateSetter(in, path)...)
+	setters := policy.ValidateEach(p.Spec.Setters, len(p.Spec.Setters), field.NewPath("spec", "setters"), func(in *v1alpha1.TaintSetter, path *field.Path) field.ErrorList {
+		errs := validateSetter(in, path)
 		if in.Expression != "" {
 			errs = append(errs, cel.Validate(cel.OfTaint, in.Expression, cel.Bool, path.Child("expression"))...)
 		}
-	}
-	return errs
+		return errs
+	})
+	return append(validateRest(p), setters...)
 }
 
 // validateRest returns the faults outside of the setters.
 func validateRest(p *v1alpha1.TaintPolicy) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := selector.ValidateAll(p.Spec.Taints, spec.Child("taints"), selector.Taints)
-	if len(p.Spec.Setters) > maxSetters {
-		errs = append(errs, field.TooMany(spec.Child("setters"), len(p.Spec.Setters), maxSetters))
-	}
-	errs = append(errs, cel.ValidateConditions(cel.OfRequest, p.Spec.MatchConditions, spec.Child("matchConditions"))...)
-	errs = append(errs, validateEach(p.Spec.Register, maxRegistrations, spec.Child("register"), ValidateRegistration)...)
-	if p.Spec.Limits != nil {
-		errs = append(errs, validateLimits(p.Spec.Limits, spec.Child("limits"))...)
-		errs = append(errs, validateRuleLimits(&p.Spec, spec.Child("limits"))...)
-	}
-	if ttl := p.Spec.TTL; ttl != nil && ttl.Duration < minTTL {
-		errs = append(errs, field.Invalid(spec.Child("ttl"), ttl.Duration.String(), "must be at least "+minTTL.String()))
-	}
-	errs = append(errs, policy.ValidateActions(p.Spec.ValidationActions, spec.Child("validationActions"))...)
-	return append(errs, policy.ValidateMessage(p.Spec.Message, spec.Child("message"))...)
-}
-
-func validateEach[T any](list []T, most int, path *field.Path, validate func(*T, *field.Path) field.ErrorList) field.ErrorList {
-	var errs field.ErrorList
-	if len(list) > most {
-		errs = append(errs, field.TooMany(path, len(list), most))
-	}
-	for i := range list {
-		errs = append(errs, validate(&list[i], path.Index(i))...)
-	}
-	return errs
+	ttl := ptr.Deref(p.Spec.TTL, metav1.Duration{Duration: minTTL}).Duration
+	return slices.Concat(
+		selector.ValidateAll(p.Spec.Taints, spec.Child("taints"), selector.Taints),
+		policy.Check(len(p.Spec.Setters) <= maxSetters, field.TooMany(spec.Child("setters"), len(p.Spec.Setters), maxSetters)),
+		cel.ValidateConditions(p.Spec.MatchConditions, spec.Child("matchConditions")),
+		policy.ValidateEach(p.Spec.Register, maxRegistrations, spec.Child("register"), ValidateRegistration),
+		validateLimits(p.Spec.Limits, spec.Child("limits")),
+		validateRuleLimits(&p.Spec, spec.Child("limits")),
+		policy.Check(ttl >= minTTL, field.Invalid(spec.Child("ttl"), ttl.String(), "must be at least "+minTTL.String())),
+		policy.ValidateActions(p.Spec.ValidationActions, spec.Child("validationActions")),
+		policy.ValidateMessage(p.Spec.Message, spec.Child("message")))
 }
 
 // validateSetter returns the faults of a setter outside of its expression.
 func validateSetter(in *v1alpha1.TaintSetter, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if len(in.Subjects) == 0 && !in.RBAC && in.Expression == "" {
-		errs = append(errs, field.Required(path, "a setter names who it is for: set subjects, rbac: true or expression"))
-	}
-	errs = append(errs, policy.ValidateSubjects(in.Subjects, path.Child("subjects"))...)
 	operations := []v1alpha1.TaintOperation{v1alpha1.TaintAdd, v1alpha1.TaintChange, v1alpha1.TaintRemove}
-	errs = append(errs, selector.ValidateList(in.Operations, len(operations), path.Child("operations"))...)
-	for i, operation := range in.Operations {
-		if !slices.Contains(operations, operation) {
-			errs = append(errs, field.NotSupported(path.Child("operations").Index(i), operation, operations))
-		}
-	}
-	return errs
+	return slices.Concat(
+		policy.Check(len(in.Subjects) > 0 || in.RBAC || in.Expression != "", field.Required(path, "a setter names who it is for: set subjects, rbac: true or expression")),
+		policy.ValidateSubjects(in.Subjects, path.Child("subjects")),
+		selector.ValidateItems(in.Operations, len(operations), path.Child("operations"), func(operation v1alpha1.TaintOperation, path *field.Path) field.ErrorList {
+			return policy.ValidateEnum(operation, path, operations)
+		}))
 }
 
 // ValidateRegistration returns what is wrong with a registration.
 func ValidateRegistration(in *v1alpha1.TaintRegistration, path *field.Path) field.ErrorList {
-	nodes := path.Child("nodeSelector")
-	errs := selector.ValidateLabels(&in.NodeSelector, nodes)
-	if len(in.NodeSelector.MatchLabels)+len(in.NodeSelector.MatchExpressions) == 0 {
-		errs = append(errs, field.Required(nodes, "an empty selector would select every node: name at least one label"))
-	}
-	taints := path.Child("taints")
-	if len(in.Taints) == 0 {
-		errs = append(errs, field.Required(taints, "name at least one taint"))
-	}
-	errs = append(errs, validateEach(in.Taints, maxRegistered, taints, validateRegistered)...)
-	seen := map[kind]struct{}{}
+	nodes, taints := path.Child("nodeSelector"), path.Child("taints")
+	errs := slices.Concat(
+		selector.ValidateLabels(&in.NodeSelector, nodes),
+		policy.Check(!selector.SelectsAll(&in.NodeSelector), field.Required(nodes, "an empty selector would select every node: name at least one label")),
+		policy.Check(len(in.Taints) > 0, field.Required(taints, "name at least one taint")),
+		policy.ValidateEach(in.Taints, maxRegistered, taints, validateRegistered))
+	seen := sets.New[kind]()
 	for i, t := range in.Taints {
 		of := kind{t.Key, t.Effect}
-		if _, ok := seen[of]; ok {
+		if seen.Has(of) {
 			errs = append(errs, field.Duplicate(taints.Index(i), t.Key+":"+string(t.Effect)))
 		}
-		seen[of] = struct{}{}
+		seen.Insert(of)
 	}
 	return errs
 }
@@ -125,48 +101,34 @@ func validateRegistered(t *v1alpha1.RegisteredTaint, path *field.Path) field.Err
 	for _, problem := range validation.IsValidLabelValue(t.Value) {
 		errs = append(errs, field.Invalid(path.Child("value"), t.Value, problem))
 	}
-	effects := []corev1.TaintEffect{corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule}
-	if !slices.Contains(effects, t.Effect) {
-		errs = append(errs, field.NotSupported(path.Child("effect"), t.Effect, effects))
-	}
-	return errs
+	return append(errs, policy.ValidateEnum(t.Effect, path.Child("effect"),
+		[]corev1.TaintEffect{corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule})...)
 }
 
 func validateLimits(in *v1alpha1.TaintLimits, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if empty := (v1alpha1.TaintLimits{Window: in.Window}); *in == empty {
-		errs = append(errs, field.Required(path, "limits without a limit: set at least one"))
+	if in == nil {
+		return nil
 	}
-	if n := in.MaxAffectedPods; n != nil && *n < 0 {
-		errs = append(errs, field.Invalid(path.Child("maxAffectedPods"), *n, "must not be negative"))
-	}
-	if n := in.MaxAffectedPercent; n != nil && (*n < 0 || *n > 100) {
-		errs = append(errs, field.Invalid(path.Child("maxAffectedPercent"), *n, "must be from 0 to 100"))
-	}
-	if skew := in.MaxTimeAddedSkew; skew != nil && skew.Duration < 0 {
-		errs = append(errs, field.Invalid(path.Child("maxTimeAddedSkew"), skew.Duration.String(), "must not be negative"))
-	}
-	if window := in.Window.Duration; window != 0 && (window < minWindow || window > maxWindow) {
-		errs = append(errs, field.Invalid(path.Child("window"), window.String(), "must be from "+minWindow.String()+" to "+maxWindow.String()))
-	}
-	return errs
+	pods, percent := ptr.Deref(in.MaxAffectedPods, 0), ptr.Deref(in.MaxAffectedPercent, 0)
+	skew, window := ptr.Deref(in.MaxTimeAddedSkew, metav1.Duration{}).Duration, in.Window.Duration
+	return slices.Concat(
+		policy.Check(*in != v1alpha1.TaintLimits{Window: in.Window}, field.Required(path, "limits without a limit: set at least one")),
+		policy.Check(pods >= 0, field.Invalid(path.Child("maxAffectedPods"), pods, "must not be negative")),
+		policy.Check(percent >= 0 && percent <= 100, field.Invalid(path.Child("maxAffectedPercent"), percent, "must be from 0 to 100")),
+		policy.Check(skew >= 0, field.Invalid(path.Child("maxTimeAddedSkew"), skew.String(), "must not be negative")),
+		policy.Check(window == 0 || window >= minWindow && window <= maxWindow,
+			field.Invalid(path.Child("window"), window.String(), "must be from "+minWindow.String()+" to "+maxWindow.String())))
 }
 
 // validateRuleLimits refuses limits on DeviceTaintRules in a policy that governs no taints of
 // devices, where they would have no effect.
 func validateRuleLimits(spec *v1alpha1.TaintPolicySpec, path *field.Path) field.ErrorList {
-	if slices.ContainsFunc(spec.Taints, func(sel v1alpha1.TaintSelector) bool { return sel.Target == v1alpha1.TaintTargetDevice }) {
+	if spec.Limits == nil || slices.ContainsFunc(spec.Taints, func(sel v1alpha1.TaintSelector) bool { return sel.Target == v1alpha1.TaintTargetDevice }) {
 		return nil
 	}
 	const why = "is about DeviceTaintRules, and the policy selects no taints with target Device"
-	var errs field.ErrorList
-	if spec.Limits.RequireSelector {
-		errs = append(errs, field.Forbidden(path.Child("requireSelector"), why))
-	}
-	if spec.Limits.RequirePreview {
-		errs = append(errs, field.Forbidden(path.Child("requirePreview"), why))
-	}
-	return errs
+	return append(policy.Check(!spec.Limits.RequireSelector, field.Forbidden(path.Child("requireSelector"), why)),
+		policy.Check(!spec.Limits.RequirePreview, field.Forbidden(path.Child("requirePreview"), why))...)
 }
 
 // Warnings says what of a policy is legal and probably not meant.
@@ -182,11 +144,10 @@ func Warnings(p *v1alpha1.TaintPolicy) []string {
 		if p.Spec.Register[i].Reconcile {
 			continue // then nobody can remove the taint, whether it is governed or not
 		}
-		for j := range p.Spec.Register[i].Taints {
-			r := Registered{Taint: p.Spec.Register[i].Taints[j]}
-			if !c.governs(r.taint()) {
+		for j, t := range newRegistration(&p.Spec.Register[i]).taints {
+			if taint := OfNode(&t); !c.governs(taint) {
 				warnings = append(warnings, spec.Child("register").Index(i).Child("taints").Index(j).String()+
-					": "+r.String()+" is not among spec.taints: whoever may write nodes can remove it again")
+					": "+taint.String()+" is not among spec.taints: whoever may write nodes can remove it again")
 			}
 		}
 	}

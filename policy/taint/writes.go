@@ -56,16 +56,9 @@ func (t Taint) String() string {
 	return s + ":" + policy.Short(string(t.Effect), policy.Enum)
 }
 
-// object returns the taint as it stands in the API, for expressions.
-func (t Taint) object() any {
-	var at *metav1.Time
-	if !t.TimeAdded.IsZero() {
-		at = new(metav1.NewTime(t.TimeAdded))
-	}
-	if t.Target == v1alpha1.TaintTargetDevice {
-		return &resourcev1.DeviceTaint{Key: t.Key, Value: t.Value, Effect: resourcev1.DeviceTaintEffect(t.Effect), TimeAdded: at}
-	}
-	return &corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: at}
+// object returns the taint for expressions.
+func (t Taint) object() *corev1.Taint {
+	return &corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: new(metav1.NewTime(t.TimeAdded))}
 }
 
 // kind identifies a taint on its object by key and effect. A write between two taints of one
@@ -116,10 +109,9 @@ const stampWindow = 5 * time.Second
 // (none when it is created). The order of the taints is not a change (C23), and
 // neither is a time near to now for a taint that had none, because Tollgate sets it.
 func NodeWrites(taints, old []corev1.Taint, now time.Time) []Write {
-	path := field.NewPath("spec", "taints")
 	d := diff{
-		path: path.Index,
-		gone: path,
+		path: nodeTaintsPath.Index,
+		gone: nodeTaintsPath,
 		same: func(a, b Taint) bool {
 			return b.TimeAdded.IsZero() && now.Sub(a.TimeAdded).Abs() <= stampWindow
 		},

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -13,13 +12,22 @@ import (
 	"github.com/tollgate-dev/tollgate/policy"
 )
 
-func standing(t *testing.T, namespace, tolerates string) AuditInput {
+func apple() *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "apple", Labels: map[string]string{"tier": "iron"}}}
+}
+
+func standing(t *testing.T, tolerates string) Input {
 	t.Helper()
-	return AuditInput{
-		Namespace:   &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"tier": "iron"}}},
-		Labels:      map[string]string{"app": "web"},
-		Tolerations: tolerationsOf(t, tolerates),
+	return Input{
+		Labels: map[string]string{"app": "web"},
+		Asked:  []Asked{{Path: field.NewPath("tolerations"), New: tolerationsOf(t, tolerates)}},
 	}
+}
+
+// existing returns the namespace of an input, and what is known of it if it exists.
+func existing(in Input) (*corev1.Namespace, Input) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in.Namespace, Labels: in.NamespaceLabels}}
+	return namespace, Input{Labels: in.Labels, Asked: []Asked{{Path: field.NewPath("tolerations"), New: in.Asked[0].New}}}
 }
 
 func TestC28WhatStandsIsAudited(t *testing.T) {
@@ -64,7 +72,7 @@ func TestC28WhatStandsIsAudited(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			set := Compile([]v1alpha1.TolerationPolicy{policyOf(t, "p", tt.spec)})
-			got, err := set.Audit(t.Context(), standing(t, "apple", dedicatedExists))
+			got, err := set.Audit(t.Context(), apple(), standing(t, dedicatedExists))
 			require.NoError(t, err)
 			require.Equal(t, tt.violated, len(got) == 1, "%v", got)
 		})
@@ -77,16 +85,16 @@ func TestAnAuditNamesEachPolicyOnceWithItsFirstToleration(t *testing.T) {
 		policyOf(t, "a", `{taints: [{key: dedicated}]}`),
 		policyOf(t, "b", `{taints: [{key: dedicated, values: [x]}, {key: example.com/*}], grants: [{namespaces: [pear]}], validationActions: [Warn]}`),
 	})
-	got, err := set.Audit(t.Context(), standing(t, "apple", `
+	got, err := set.Audit(t.Context(), apple(), standing(t, `
 		{key: dedicated, value: blue}
 		{key: dedicated, operator: Exists}
 		{operator: Exists, effect: NoSchedule}
 		{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}`))
 	require.NoError(t, err)
-	require.Equal(t, []Violation{
+	require.Equal(t, []Ruling{
 		{Policy: "a", Toleration: "key=dedicated operator=Equal value=blue", Field: "tolerations[0]", Allowed: "nobody is allowed to tolerate it", Denies: true},
-		{Policy: "b", Toleration: "key=dedicated operator=Exists", Field: "tolerations[1]", Allowed: "allowed in namespaces pear"},
-		{Policy: "z", Toleration: "operator=Exists effect=NoSchedule (every taint of the effect)", Field: "tolerations[2]", Allowed: "nobody is allowed to tolerate it", Denies: true},
+		{Policy: "b", Toleration: "key=dedicated operator=Exists", Index: 1, Field: "tolerations[1]", Allowed: "allowed in namespaces pear"},
+		{Policy: "z", Toleration: "operator=Exists effect=NoSchedule (every taint of the effect)", Index: 2, Field: "tolerations[2]", Allowed: "nobody is allowed to tolerate it", Denies: true},
 	}, got)
 }
 
@@ -95,18 +103,18 @@ func TestAnAuditLooksAtTheRequestsOfClaims(t *testing.T) {
 		policyOf(t, "gpus", `{taints: [{target: Device, key: example.com/*, deviceClasses: [gpus]}]}`),
 		policyOf(t, "nodes", `{taints: [{key: "*"}]}`),
 	})
-	given := resourcev1.DeviceToleration{Key: "example.com/window", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: new(int64(60))}
-	in := standing(t, "apple", "")
+	given := corev1.Toleration{Key: "example.com/window", Operator: "Exists", Effect: "NoExecute", TolerationSeconds: new(int64(60))}
+	in := standing(t, "")
 	path := field.NewPath("requests")
-	in.Requests = []Asked{
-		{Path: path.Index(0), Class: "nics", Devices: []resourcev1.DeviceToleration{{Key: "example.com/hot", Operator: "Exists"}}},
-		{Path: path.Index(1), Class: "gpus", Devices: []resourcev1.DeviceToleration{given, {Key: "example.com/hot", Operator: "Exists"}}},
+	in.Asked = []Asked{
+		{Path: path.Index(0), Class: "nics", New: []corev1.Toleration{{Key: "example.com/hot", Operator: "Exists"}}},
+		{Path: path.Index(1), Class: "gpus", New: []corev1.Toleration{given, {Key: "example.com/hot", Operator: "Exists"}}},
 	}
-	in.AddedDevices = []resourcev1.DeviceToleration{given}
-	got, err := set.Audit(t.Context(), in)
+	in.OfDevices, in.Added = true, []corev1.Toleration{given}
+	got, err := set.Audit(t.Context(), apple(), in)
 	require.NoError(t, err)
-	require.Equal(t, []Violation{{
-		Policy: "gpus", Toleration: "key=example.com/hot operator=Exists", Field: "requests[1][1]", Allowed: "nobody is allowed to tolerate it", Denies: true,
+	require.Equal(t, []Ruling{{
+		Policy: "gpus", Toleration: "key=example.com/hot operator=Exists", Index: 1, Field: "requests[1][1]", Allowed: "nobody is allowed to tolerate it", Denies: true,
 	}}, got)
 }
 
@@ -114,22 +122,23 @@ func TestC16AnAuditLeavesOutWhatKubernetesAdds(t *testing.T) {
 	const added = `
 		{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute}
 		{key: node.kubernetes.io/network-unavailable, operator: Exists, effect: NoSchedule}`
-	in := standing(t, "apple", added)
-	in.OfDaemonSet, in.HostNetwork = true, true
-	got, err := everything(t).Audit(t.Context(), in)
+	in := standing(t, added)
+	in.FromDaemonSetController, in.HostNetwork = true, true
+	got, err := everything(t).Audit(t.Context(), apple(), in)
 	require.NoError(t, err)
 	require.Empty(t, got)
 
-	got, err = everything(t).Audit(t.Context(), standing(t, "apple", added))
+	got, err = everything(t).Audit(t.Context(), apple(), standing(t, added))
 	require.NoError(t, err)
 	require.Len(t, got, 1)
 }
 
 func TestANamespaceWithoutLabelsIsAuditedAsOne(t *testing.T) {
 	set := Compile([]v1alpha1.TolerationPolicy{policyOf(t, "open", `{taints: [{key: dedicated}], grants: [{namespaceSelector: {matchExpressions: [{key: restricted, operator: DoesNotExist}]}}]}`)})
-	in := standing(t, "apple", dedicatedExists)
-	in.Namespace.Labels = nil
-	got, err := set.Audit(t.Context(), in)
+	in := standing(t, dedicatedExists)
+	namespace := apple()
+	namespace.Labels = nil
+	got, err := set.Audit(t.Context(), namespace, in)
 	require.NoError(t, err)
 	require.Empty(t, got)
 }
@@ -153,11 +162,8 @@ func TestAnAuditNeverSaysMoreThanTheAdmissionOfAnybodyWould(t *testing.T) {
 			policies[i].Name = "p" + string(rune('a'+i))
 		}
 		set := Compile(policies)
-		found, err := set.Audit(t.Context(), AuditInput{
-			Namespace:   &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in.Namespace, Labels: in.NamespaceLabels}},
-			Labels:      in.Labels,
-			Tolerations: in.Asked[0].New,
-		})
+		namespace, known := existing(in)
+		found, err := set.Audit(t.Context(), namespace, known)
 		require.NoError(t, err)
 		if judge(t, set, in).Verdict == policy.Allowed {
 			require.Empty(t, found)

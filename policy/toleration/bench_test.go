@@ -160,12 +160,9 @@ func BenchmarkAudit(b *testing.B) {
 		set := Compile(shared(n, v1alpha1.TolerationGrant{RBAC: true}))
 		b.Run(fmt.Sprintf("%d policies", n), func(b *testing.B) {
 			b.ReportAllocs()
-			ctx, in := b.Context(), AuditInput{
-				Namespace:   &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "apple"}},
-				Tolerations: ofTeam("apple", "").Asked[0].New,
-			}
+			ctx, namespace, in := b.Context(), apple(), Input{Asked: ofTeam("apple", "").Asked}
 			for b.Loop() {
-				if _, err := set.Audit(ctx, in); err != nil {
+				if _, err := set.Audit(ctx, namespace, in); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -4,12 +4,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // claimOf is a claim in namespace apple with one request of a class, and another one
@@ -18,22 +20,22 @@ func claimOf(t *testing.T, class string, tolerates ...string) Input {
 	t.Helper()
 	requests := field.NewPath("spec", "devices", "requests")
 	in := inputOf("apple")
-	in.Path = nil
+	in.Path, in.OfDevices = nil, true
 	in.Claim = []byte(`{"metadata": {"labels": {"a": "b"}}, "spec": {}}`)
 	in.Asked = []Asked{
 		{Path: requests.Index(0).Child("firstAvailable").Index(1).Child("tolerations"), Class: "nic"},
-		{Path: requests.Index(1).Child("exactly", "tolerations"), Class: class, Devices: devicesOf(t, tolerates...)},
+		{Path: requests.Index(1).Child("exactly", "tolerations"), Class: class, New: devicesOf(t, tolerates...)},
 	}
 	return in
 }
 
-func devicesOf(t *testing.T, lines ...string) []resourcev1.DeviceToleration {
+func devicesOf(t *testing.T, lines ...string) []corev1.Toleration {
 	t.Helper()
 	list := make([]resourcev1.DeviceToleration, len(lines))
 	for i, line := range lines {
 		require.NoError(t, yaml.UnmarshalStrict([]byte(line), &list[i]))
 	}
-	return list
+	return selector.FromDevices(list)
 }
 
 func TestJudgeDevices(t *testing.T) {
@@ -85,7 +87,7 @@ func TestJudgeDevices(t *testing.T) {
 func TestATolerationOfTheTemplateIsNotJudgedInItsClaim(t *testing.T) {
 	set := Compile([]v1alpha1.TolerationPolicy{policyOf(t, "p", `{taints: [{target: Device, key: "*"}]}`)})
 	in := claimOf(t, "gpu", `{key: a, operator: Exists}`, `{key: b, operator: Exists}`)
-	in.Asked[1].OldDevices = devicesOf(t, `{key: b, operator: Exists}`)
+	in.Asked[1].Old = devicesOf(t, `{key: b, operator: Exists}`)
 	requireRefused(t, []string{"p spec.devices.requests[1].exactly.tolerations[0]"}, judge(t, set, in))
 }
 

@@ -16,19 +16,10 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
-// report collects findings.
-type report struct {
-	policy.Report
-	// curtailed says that RBAC was not asked about all tolerations, as the findings tell.
-	curtailed bool
-}
-
 // add adds the finding of a policy about the list at path. It is made only where it is
 // kept.
-func (r *report) add(c *compiled, path *field.Path, finding func() policy.Finding) {
-	r.Add(c.denies, finding, func() policy.Finding {
-		return moreFindings(c, path, "more tolerations violate this policy or others than are listed")
-	})
+func (h *review) add(c *compiled, path *field.Path, finding func() policy.Finding) {
+	h.report.Add(c.denies, finding, moreFindings(c, path, "more tolerations violate this policy or others than are listed"))
 }
 
 // moreFindings returns the finding that stands for others about the list at path.
@@ -44,11 +35,12 @@ func moreFindings(c *compiled, path *field.Path, problem string) policy.Finding 
 
 // unasked adds the finding that RBAC was not asked about more tolerations of the list at path,
 // because the request is refused already.
-func (r *report) unasked(c *compiled, why *outcome, path *field.Path) {
-	if r.curtailed || !r.Denied || len(r.Findings) >= policy.MaxFindings-2 || !errors.Is(why.fault, errNotAsked) {
+func (h *review) unasked(c *compiled, why *outcome, path *field.Path) {
+	r := &h.report
+	if h.curtailed || !r.Denied || len(r.Findings) >= policy.MaxFindings-2 || !errors.Is(why.fault, errNotAsked) {
 		return
 	}
-	r.curtailed = true
+	h.curtailed = true
 	r.Findings = append(r.Findings, moreFindings(c, path,
 		"RBAC was not asked about more tolerations, because the request is refused already: they may violate this policy or others"))
 }
@@ -91,12 +83,8 @@ func (h *review) finish(f policy.Finding, c *compiled, r *outcome, problem, mess
 	if len(r.notes) > 0 {
 		problem += " (" + policy.ShortList(r.notes, "; ", maxNote) + ")"
 	}
-	f.Problem = policy.Short(problem, maxFinding-len(f.String()))
-	const separator = ": "
-	if room := maxFinding - len(f.String()) - len(separator); message != "" && room >= minMessage {
-		f.Problem += separator + policy.Short(message, room)
-	}
-	return f
+	f.Problem = policy.Short(problem, policy.MaxFinding-len(f.String()))
+	return f.WithMessage(message)
 }
 
 // message returns the message of the policy about a toleration. If its expression fails, which one
@@ -128,20 +116,13 @@ func (c *compiled) whom(in *Input) string {
 	return "user " + policy.Short(in.User.Username, policy.MaxKeyLength) + " in " + namespace
 }
 
-// minMessage is the room below which a message of the policy would be cut to
-// something that says nothing.
-const minMessage = 16
-
 func policyRef(c *compiled) string { return policy.Ref("TolerationPolicy", c.name) }
 
 // The lengths of the parts of findings.
 const (
-	maxField   = 96 // a toleration of a subrequest is far down
-	maxNote    = 160
-	maxRemedy  = 200
-	maxFinding = 1024
-	// MaxMessage is the length at which the message of a policy is cut.
-	MaxMessage = maxFinding
+	maxField  = 96 // a toleration of a subrequest is far down
+	maxNote   = 160
+	maxRemedy = 200
 )
 
 // describe returns the toleration as it would be written for kubectl.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -37,10 +36,10 @@ func FuzzJudge(f *testing.F) {
 			compareWithSelector(t, in, sel, &read)
 		}
 
-		device := resourcev1.DeviceToleration{Key: key, Operator: resourcev1.DeviceTolerationOperator(operator), Value: value, Effect: resourcev1.DeviceTaintEffect(effect)}
 		in = inputOf("apple")
-		in.Asked = []Asked{{Path: specTolerations, Devices: []resourcev1.DeviceToleration{device}, Class: class}}
-		read = selector.OfDevice(&device, class)
+		in.OfDevices = true
+		in.Asked = []Asked{{Path: specTolerations, New: []corev1.Toleration{tol}, Class: class}}
+		read = selector.OfDevice(&tol, class)
 		sel.Target, sel.DeviceClasses = v1alpha1.TaintTargetDevice, []string{classes}
 		compareWithSelector(t, in, sel, &read)
 	})

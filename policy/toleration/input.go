@@ -5,8 +5,8 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/cel"
@@ -39,6 +39,9 @@ type Input struct {
 	// expressions see it: the one that there is.
 	Pod, Claim json.RawMessage
 
+	// OfDevices says that the object is a claim. Its tolerations, and those in Added, are of
+	// devices, in the form that selector.FromDevice returns.
+	OfDevices bool
 	// Asked are the lists of tolerations of the object.
 	Asked []Asked
 
@@ -59,12 +62,10 @@ type Input struct {
 	// more where it is set.
 	HostNetwork bool
 
-	// Added are further tolerations that the caller knows the API server to have
-	// added to this object, such as those of its RuntimeClass. They are not
+	// Added are further tolerations that the caller knows the API server, or Tollgate itself, to
+	// have added to this object, such as those of its RuntimeClass. They are not
 	// judged; all fields must be the same.
 	Added []corev1.Toleration
-	// AddedDevices are the same of requests for devices, which Tollgate itself adds.
-	AddedDevices []resourcev1.DeviceToleration
 
 	// Path is where the node is named that a pod is put on. Only JudgeNode reads it.
 	Path *field.Path
@@ -77,43 +78,19 @@ type Input struct {
 type Asked struct {
 	// Path is the path of the list.
 	Path *field.Path
-
 	// New are the tolerations as they would be stored, and Old those that are: none
 	// on create. Only what is in New and not in Old is judged.
 	New, Old []corev1.Toleration
-
-	// Devices and OldDevices are the same of a request for devices.
-	Devices, OldDevices []resourcev1.DeviceToleration
-	// Class is the DeviceClass of that request; empty, it may be any.
+	// Class is the DeviceClass of a request for devices; empty, it may be any.
 	Class string
 }
 
-// list is the tolerations of a pod or of a device request.
-type list struct {
-	pod     []corev1.Toleration
-	devices []resourcev1.DeviceToleration
-	class   string
-}
-
-func (a *Asked) current() list { return list{a.New, a.Devices, a.Class} }
-
-func (a *Asked) before() list { return list{a.Old, a.OldDevices, a.Class} }
-
-func (l *list) len() int { return len(l.pod) + len(l.devices) }
-
-func (l *list) at(i int) selector.Toleration {
-	if i < len(l.pod) {
-		return selector.OfPod(&l.pod[i])
+// read reads a toleration of the object, of a request for devices of a class if it is a claim.
+func (in *Input) read(t *corev1.Toleration, class string) selector.Toleration {
+	if in.OfDevices {
+		return selector.OfDevice(t, class)
 	}
-	return selector.OfDevice(&l.devices[i-len(l.pod)], l.class)
-}
-
-// written returns the toleration as it stands in the object.
-func (l *list) written(i int) any {
-	if i < len(l.pod) {
-		return &l.pod[i]
-	}
-	return &l.devices[i-len(l.pod)]
+	return selector.OfPod(t)
 }
 
 // DefaultSeconds are how long the API server lets every pod tolerate an unready
@@ -178,64 +155,8 @@ type identity struct {
 }
 
 func identify(t *selector.Toleration) identity {
-	id := identity{target: t.Target, key: t.Key, value: t.Value, operator: t.Operator, effect: t.Effect}
-	if t.Seconds != nil {
-		id.bounded, id.seconds = true, max(*t.Seconds, 0)
+	return identity{
+		target: t.Target, key: t.Key, value: t.Value, operator: t.Operator, effect: t.Effect,
+		bounded: t.Seconds != nil, seconds: max(ptr.Deref(t.Seconds, 0), 0),
 	}
-	return id
-}
-
-// small is the number of old tolerations that are compared one by one. More are counted in a
-// map: otherwise a review of a pod with very many would take quadratic time.
-const small = 64
-
-// baseline holds the tolerations of the old object, each as often as it is there.
-type baseline struct {
-	// same is the number of tolerations at the start that did not change.
-	same int
-
-	old   list
-	spent [small]bool // by place in old after those at the start
-	count map[identity]int
-}
-
-func newBaseline(current, old list) baseline {
-	b := baseline{old: old}
-	for b.same < current.len() && b.same < old.len() {
-		now, before := current.at(b.same), old.at(b.same)
-		if identify(&now) != identify(&before) {
-			break
-		}
-		b.same++
-	}
-	rest := old.len() - b.same
-	if rest <= small {
-		return b
-	}
-	b.count = make(map[identity]int, rest)
-	for i := b.same; i < old.len(); i++ {
-		t := old.at(i)
-		b.count[identify(&t)]++
-	}
-	return b
-}
-
-// take reports whether t is in the baseline, and removes it.
-func (b *baseline) take(t *selector.Toleration) bool {
-	id := identify(t)
-	if b.count != nil {
-		if b.count[id] == 0 {
-			return false
-		}
-		b.count[id]--
-		return true
-	}
-	for i := b.same; i < b.old.len(); i++ {
-		before := b.old.at(i)
-		if !b.spent[i-b.same] && identify(&before) == id {
-			b.spent[i-b.same] = true
-			return true
-		}
-	}
-	return false
 }

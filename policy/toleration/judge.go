@@ -3,6 +3,7 @@ package toleration
 import (
 	"context"
 	"errors"
+	"iter"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -47,17 +48,7 @@ func (s *Set) NeedsNamespace(in Input) bool {
 
 // NodeNeedsNamespace is NeedsNamespace for JudgeNode.
 func (s *Set) NodeNeedsNamespace(taints []corev1.Taint) bool {
-	if s.Len() == 0 || !s.namespaced {
-		return false
-	}
-	for i := range taints {
-		for position := range s.guardingTaint(&taints[i]) {
-			if s.Policies[position].namespaced {
-				return true
-			}
-		}
-	}
-	return false
+	return s.Len() > 0 && s.namespaced && s.guardsAnyTaint(taints, func(c *compiled) bool { return c.namespaced })
 }
 
 // errNoNamespace is the error of an input that needs the namespace, and comes without it.
@@ -70,8 +61,8 @@ func (s *Set) guardsAny(in Input, counts func(*compiled) bool) bool {
 	h := newReview(in)
 	for i := range in.Asked {
 		for _, t := range h.fresh(&in.Asked[i]) {
-			for position := range s.guarding(&t) {
-				if counts(s.Policies[position]) {
+			for c := range s.guarding(&t) {
+				if counts(c) {
 					return true
 				}
 			}
@@ -81,11 +72,11 @@ func (s *Set) guardsAny(in Input, counts func(*compiled) bool) bool {
 }
 
 // guarding yields the policies that guard t, in order.
-func (s *Set) guarding(t *selector.Toleration) func(yield func(int, *selector.Selector) bool) {
-	return func(yield func(int, *selector.Selector) bool) {
-		candidates := s.index.Candidates(t)
-		for position, ok := candidates.Next(); ok; position, ok = candidates.Next() {
-			if guard := s.Policies[position].guardOf(t); guard != nil && !yield(position, guard) {
+func (s *Set) guarding(t *selector.Toleration) iter.Seq2[*compiled, *selector.Selector] {
+	return func(yield func(*compiled, *selector.Selector) bool) {
+		for position := range s.index.Candidates(t) {
+			c := s.Policies[position]
+			if guard := c.guardOf(t); guard != nil && !yield(c, guard) {
 				return
 			}
 		}
@@ -98,28 +89,27 @@ func (s *Set) judgeList(ctx context.Context, h *review, asked *Asked) {
 			h.failed(err)
 			return
 		}
-		for position, guard := range s.guarding(&t) {
+		for c, guard := range s.guarding(&t) {
 			if h.report.Done() {
 				return
 			}
-			c := s.Policies[position]
 			if h.report.Cut && !c.denies {
 				continue // its finding would not be listed
 			}
 			outlasted := c.outlasted(&t)
-			q := question{position: position, policy: c, t: &t, asked: asked, i: i, outlasts: outlasted != nil}
+			q := question{policy: c, t: &t, asked: asked, i: i, outlasts: outlasted != nil}
 			r := h.judge(ctx, &q)
 			if r.allowed {
 				continue
 			}
 			if !h.violated(c, &r) {
-				h.report.unasked(c, &r, asked.Path)
+				h.unasked(c, &r, asked.Path)
 				continue
 			}
 			if r.bounded {
 				guard = outlasted
 			}
-			h.report.add(c, asked.Path, func() policy.Finding {
+			h.add(c, asked.Path, func() policy.Finding {
 				return h.finding(ctx, &q, &r, guard, asked.Path.Index(i))
 			})
 		}
@@ -153,12 +143,17 @@ func (h *review) decide() (policy.Decision, error) {
 // GuardsNode reports whether some policy guards a taint of a node that keeps pods
 // off.
 func (s *Set) GuardsNode(taints []corev1.Taint) bool {
-	if s.Len() == 0 {
-		return false
-	}
+	return s.Len() > 0 && s.guardsAnyTaint(taints, func(*compiled) bool { return true })
+}
+
+// guardsAnyTaint reports whether a policy for which counts holds guards a taint of a node that
+// keeps pods off.
+func (s *Set) guardsAnyTaint(taints []corev1.Taint, counts func(*compiled) bool) bool {
 	for i := range taints {
-		for range s.guardingTaint(&taints[i]) {
-			return true
+		for c := range s.guardingTaint(&taints[i]) {
+			if counts(c) {
+				return true
+			}
 		}
 	}
 	return false
@@ -178,12 +173,8 @@ func (s *Set) JudgeNode(ctx context.Context, in Input, taints []corev1.Taint) (p
 		return policy.Decision{}, errNoNamespace
 	}
 	h := newReview(in)
-	var tolerations Asked
-	if len(in.Asked) > 0 {
-		tolerations.New = in.Asked[0].New
-	}
 	for i := range taints {
-		for position, guard := range s.guardingTaint(&taints[i]) {
+		for c, guard := range s.guardingTaint(&taints[i]) {
 			if h.report.Done() {
 				return h.decide()
 			}
@@ -191,8 +182,7 @@ func (s *Set) JudgeNode(ctx context.Context, in Input, taints []corev1.Taint) (p
 				h.failed(err)
 				return h.decide()
 			}
-			p := nodeTaint{position: position, policy: s.Policies[position], guard: guard, taint: &taints[i]}
-			h.judgeNodeTaint(ctx, &p, &tolerations)
+			h.judgeNodeTaint(ctx, &nodeTaint{policy: c, guard: guard, taint: &taints[i]})
 		}
 	}
 	return h.decide()
@@ -200,24 +190,23 @@ func (s *Set) JudgeNode(ctx context.Context, in Input, taints []corev1.Taint) (p
 
 // nodeTaint is a taint of the node that a pod is put on, which a policy guards.
 type nodeTaint struct {
-	position int
-	policy   *compiled
-	guard    *selector.Selector
-	taint    *corev1.Taint
+	policy *compiled
+	guard  *selector.Selector
+	taint  *corev1.Taint
 }
 
 // guardingTaint yields the policies that guard a taint of a node, in order; none for
 // a taint that does not keep pods off.
-func (s *Set) guardingTaint(taint *corev1.Taint) func(yield func(int, *selector.Selector) bool) {
-	return func(yield func(int, *selector.Selector) bool) {
+func (s *Set) guardingTaint(taint *corev1.Taint) iter.Seq2[*compiled, *selector.Selector] {
+	return func(yield func(*compiled, *selector.Selector) bool) {
 		if taint.Effect != corev1.TaintEffectNoSchedule && taint.Effect != corev1.TaintEffectNoExecute {
 			return
 		}
 		t := selector.OfTaint(taint)
-		candidates := s.index.Candidates(&t)
-		for position, ok := candidates.Next(); ok; position, ok = candidates.Next() {
-			guard := selector.Selecting(s.Policies[position].guards, v1alpha1.TaintTargetNode, "", taint.Key, taint.Value, taint.Effect)
-			if guard != nil && !yield(position, guard) {
+		for position := range s.index.Candidates(&t) {
+			c := s.Policies[position]
+			guard := selector.Selecting(c.guards, v1alpha1.TaintTargetNode, "", taint.Key, taint.Value, taint.Effect)
+			if guard != nil && !yield(c, guard) {
 				return
 			}
 		}
@@ -226,21 +215,21 @@ func (s *Set) guardingTaint(taint *corev1.Taint) func(yield func(int, *selector.
 
 // judgeNodeTaint judges the tolerations of a pod that tolerate the taint. One that the policy
 // allows is enough.
-func (h *review) judgeNodeTaint(ctx context.Context, p *nodeTaint, tolerations *Asked) {
+func (h *review) judgeNodeTaint(ctx context.Context, p *nodeTaint) {
 	var refused *outcome
-	for i := range tolerations.New {
-		t := selector.OfPod(&tolerations.New[i])
+	var asked Asked
+	if len(h.in.Asked) > 0 {
+		asked = h.in.Asked[0]
+	}
+	for i := range asked.New {
+		t := selector.OfPod(&asked.New[i])
 		if !t.Tolerates(p.taint) {
 			continue
 		}
 		if h.isSettled(&t) {
 			return
 		}
-		q := question{
-			position: p.position, policy: p.policy, t: &t, asked: tolerations, i: i,
-			outlasts: p.taint.Effect == corev1.TaintEffectNoExecute,
-		}
-		r := h.judge(ctx, &q)
+		r := h.judge(ctx, &question{policy: p.policy, t: &t, asked: &asked, i: i, outlasts: p.taint.Effect == corev1.TaintEffectNoExecute})
 		if r.allowed {
 			return
 		}
@@ -253,21 +242,21 @@ func (h *review) judgeNodeTaint(ctx context.Context, p *nodeTaint, tolerations *
 		return
 	}
 	if h.violated(p.policy, refused) {
-		h.report.add(p.policy, h.in.Path, func() policy.Finding { return h.nodeTaintFinding(p, refused, policy.PassNotGranted) })
+		h.add(p.policy, h.in.Path, func() policy.Finding { return h.nodeTaintFinding(p, refused, policy.PassNotGranted) })
 	}
 }
 
 // notTolerated reports a taint that no toleration of the pod tolerates, unless the conditions
 // of the policy do not hold. Grants do not matter then.
 func (h *review) notTolerated(ctx context.Context, p *nodeTaint) {
-	c := h.condition(ctx, p.position, p.policy)
+	c := h.condition(ctx, p.policy)
 	if !c.holds {
 		return
 	}
 	r := outcome{fault: c.fault}
 	r.note(c.note)
 	if h.violated(p.policy, &r) {
-		h.report.add(p.policy, h.in.Path, func() policy.Finding { return h.nodeTaintFinding(p, &r, policy.TaintNotTolerated) })
+		h.add(p.policy, h.in.Path, func() policy.Finding { return h.nodeTaintFinding(p, &r, policy.TaintNotTolerated) })
 	}
 }
 

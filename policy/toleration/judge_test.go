@@ -212,9 +212,9 @@ func TestC06OnlyAddedOrChangedTolerationsAreJudged(t *testing.T) {
 			// The rest stands in reverse, so that nothing is the same at the start.
 			in := inputOf("apple", tolerationsOf(t, tt.current)...)
 			in.Asked[0].Old = tolerationsOf(t, tt.old)
-			for i := range 2 * small {
+			for i := range 128 {
 				in.Asked[0].New = append(in.Asked[0].New, corev1.Toleration{Key: "other", Operator: "Exists", TolerationSeconds: new(int64(i))})
-				in.Asked[0].Old = append(in.Asked[0].Old, corev1.Toleration{Key: "other", Operator: "Exists", TolerationSeconds: new(int64(2*small - 1 - i))})
+				in.Asked[0].Old = append(in.Asked[0].Old, corev1.Toleration{Key: "other", Operator: "Exists", TolerationSeconds: new(int64(127 - i))})
 			}
 			requireRefused(t, tt.refused, judge(t, set, in))
 		})

@@ -40,8 +40,7 @@ type compiled struct {
 	// namespaceObject.
 	namespaced bool
 
-	conditions  cel.Conditions
-	conditional bool
+	conditions cel.Conditions
 
 	actions []v1alpha1.ValidationAction
 	denies  bool
@@ -89,18 +88,14 @@ func (s *Set) Len() int {
 func compile(p *v1alpha1.TolerationPolicy) (*compiled, field.ErrorList) {
 	spec := field.NewPath("spec")
 	c := &compiled{
-		name:        p.Name,
-		guards:      selector.CompileAll(p.Spec.Taints),
-		conditional: len(p.Spec.MatchConditions) > 0,
-		actions:     policy.Actions(p.Spec.ValidationActions),
-		message:     strings.TrimSpace(policy.Short(p.Spec.Message, MaxMessage)),
-		problems:    validateRest(p, spec),
+		name:       p.Name,
+		guards:     selector.CompileAll(p.Spec.Taints),
+		conditions: cel.CompileConditions(p.Spec.MatchConditions),
+		actions:    policy.Actions(p.Spec.ValidationActions),
+		message:    strings.TrimSpace(policy.Short(p.Spec.Message, policy.MaxFinding)),
+		problems:   validateRest(p, spec),
 	}
-	c.denies = policy.Denies(c.actions)
-	if c.conditional {
-		c.conditions = cel.CompileConditions(cel.OfRequest, p.Spec.MatchConditions)
-		c.namespaced = c.conditions.Uses().Namespace
-	}
+	c.denies, c.namespaced = policy.Denies(c.actions), c.conditions.Uses().Namespace
 	if text := p.Spec.MessageExpression; text != "" {
 		var errs field.ErrorList
 		c.expression, errs = compileExpression(text, cel.String, spec.Child("messageExpression"))

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -130,12 +129,12 @@ func (d dice) widen(spec *v1alpha1.TolerationPolicySpec) {
 // claim returns a claim with two requests.
 func (d dice) claim() Input {
 	in := d.input()
-	in.Asked = nil
+	in.Asked, in.OfDevices = nil, true
 	for i, class := range []string{"gpu", "nic"} {
 		asked := Asked{Path: specTolerations.Index(i), Class: class}
 		for range d.IntN(3) {
-			asked.Devices = append(asked.Devices, resourcev1.DeviceToleration{
-				Key: pick(d, universeKeys...), Operator: resourcev1.DeviceTolerationOpExists, Effect: pick(d, "", resourcev1.DeviceTaintEffectNoExecute),
+			asked.New = append(asked.New, corev1.Toleration{
+				Key: pick(d, universeKeys...), Operator: corev1.TolerationOpExists, Effect: pick(d, "", corev1.TaintEffectNoExecute),
 			})
 		}
 		in.Asked = append(in.Asked, asked)

@@ -185,7 +185,7 @@ func TestFindingsAreShortWhateverTheyAreAbout(t *testing.T) {
 		got := judge(t, Compile([]v1alpha1.TolerationPolicy{p}), in)
 		require.Len(t, got.Findings, 1)
 		said := got.Findings[0].String()
-		require.LessOrEqual(t, len(said), maxFinding)
+		require.LessOrEqual(t, len(said), policy.MaxFinding)
 		require.True(t, utf8.ValidString(said))
 		require.NotContains(t, said, "\n")
 		require.NotContains(t, said, "\x1b")
@@ -199,7 +199,7 @@ func TestTheMessageTakesTheRoomThatIsLeft(t *testing.T) {
 	p.Spec.Message = strings.Repeat("m", 1024)
 	got := judge(t, Compile([]v1alpha1.TolerationPolicy{p}), inputOf("apple", toleration(t, `{key: dedicated, operator: Exists}`)))
 	require.Len(t, got.Findings, 1)
-	require.Len(t, got.Findings[0].String(), maxFinding)
+	require.Len(t, got.Findings[0].String(), policy.MaxFinding)
 	require.Contains(t, got.Findings[0].String(), "mmm...; nobody is allowed")
 }
 

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/tollgate-dev/tollgate/policy"
@@ -16,12 +19,14 @@ import (
 // review is the state of the review of one input.
 type review struct {
 	in     Input
-	report report
+	report policy.Report
+	// curtailed says that RBAC was not asked about all tolerations, as the findings tell.
+	curtailed bool
 	// settled are the tolerations that are not judged: those added to the object, and those
 	// of its template, which was judged. It is nil where there are none.
-	settled map[identity]struct{}
-	// conditions are the evaluated conditions of policies, by position.
-	conditions map[int]condition
+	settled sets.Set[identity]
+	// conditions are the evaluated conditions of policies.
+	conditions map[*compiled]condition
 	// allowed are the answers of RBAC by key, the same for all policies.
 	allowed map[string]bool
 	// unavailable is the error of RBAC. It is not asked again then: an authorizer that is slow
@@ -49,16 +54,17 @@ type condition struct {
 
 func newReview(in Input) review {
 	h := review{in: in}
-	number := len(in.Added) + len(in.AddedDevices) + len(in.Inherited)
-	if number == 0 {
-		return h
-	}
-	h.settled = make(map[identity]struct{}, number)
-	for _, list := range []list{{pod: in.Added}, {devices: in.AddedDevices}, {pod: in.Inherited}} {
-		for i := range list.len() {
-			t := list.at(i)
-			h.settled[identify(&t)] = struct{}{}
+	settle := func(t selector.Toleration) {
+		if h.settled == nil {
+			h.settled = sets.New[identity]()
 		}
+		h.settled.Insert(identify(&t))
+	}
+	for i := range in.Added {
+		settle(in.read(&in.Added[i], ""))
+	}
+	for i := range in.Inherited {
+		settle(selector.OfPod(&in.Inherited[i]))
 	}
 	return h
 }
@@ -66,12 +72,7 @@ func newReview(in Input) review {
 // isSettled reports whether a toleration is not judged, because Kubernetes itself adds it, or
 // it was added or judged otherwise.
 func (h *review) isSettled(t *selector.Toleration) bool {
-	if len(h.settled) > 0 {
-		if _, ok := h.settled[identify(t)]; ok {
-			return true
-		}
-	}
-	return h.in.system(t)
+	return len(h.settled) > 0 && h.settled.Has(identify(t)) || h.in.system(t)
 }
 
 // failed records the first fault.
@@ -81,27 +82,45 @@ func (h *review) failed(err error) {
 	}
 }
 
-// fresh yields the tolerations of a list that are judged: those that are not in the old list
-// and not settled.
-func (h *review) fresh(asked *Asked) func(yield func(int, selector.Toleration) bool) {
-	return func(yield func(int, selector.Toleration) bool) {
-		current := asked.current()
-		b := newBaseline(current, asked.before())
-		for i := b.same; i < current.len(); i++ {
-			if t := current.at(i); !b.take(&t) && !h.isSettled(&t) && !yield(i, t) {
-				return
-			}
+// fresh yields the tolerations of a list that are judged: those that are not in the old list, as
+// often as they are there, and not settled. It is small so that it is inlined, and allocates nothing
+// then.
+func (h *review) fresh(asked *Asked) iter.Seq2[int, selector.Toleration] {
+	return func(yield func(int, selector.Toleration) bool) { h.eachFresh(asked, yield) }
+}
+
+func (h *review) eachFresh(asked *Asked, yield func(int, selector.Toleration) bool) {
+	identityOf := func(written *corev1.Toleration) identity {
+		t := h.in.read(written, asked.Class)
+		return identify(&t)
+	}
+	same := 0 // Most updates change nothing.
+	for same < min(len(asked.New), len(asked.Old)) && identityOf(&asked.New[same]) == identityOf(&asked.Old[same]) {
+		same++
+	}
+	var old map[identity]int
+	if rest := asked.Old[same:]; len(rest) > 0 {
+		old = make(map[identity]int, len(rest))
+		for i := range rest {
+			old[identityOf(&rest[i])]++
+		}
+	}
+	for i := same; i < len(asked.New); i++ {
+		t := h.in.read(&asked.New[i], asked.Class)
+		if id := identify(&t); old[id] > 0 {
+			old[id]--
+		} else if !h.isSettled(&t) && !yield(i, t) {
+			return
 		}
 	}
 }
 
 // question asks one policy about one toleration.
 type question struct {
-	position int // of the policy
-	policy   *compiled
-	t        *selector.Toleration
-	asked    *Asked // holds the toleration at i
-	i        int
+	policy *compiled
+	t      *selector.Toleration
+	asked  *Asked // holds the toleration at i. A pointer to it here would have t allocated.
+	i      int
 	// outlasts says that the toleration could outlast a guarded NoExecute taint.
 	outlasts bool
 }
@@ -143,7 +162,7 @@ func (h *review) judge(ctx context.Context, q *question) outcome {
 			return r
 		}
 	}
-	c := h.condition(ctx, q.position, q.policy)
+	c := h.condition(ctx, q.policy)
 	if !c.holds {
 		return outcome{allowed: true}
 	}
@@ -232,9 +251,8 @@ func (h *review) celReview(c *compiled) *cel.Review {
 
 // judged returns what expressions read of the toleration, the same for policies one after the other.
 func (h *review) judged(q *question) *cel.Judged {
-	current := q.asked.current()
-	if t := current.written(q.i); h.last == nil || h.last.Toleration != t {
-		h.last = &cel.Judged{Toleration: t, Pod: h.in.Pod, Claim: h.in.Claim}
+	if written := &q.asked.New[q.i]; h.last == nil || h.last.Toleration != written {
+		h.last = &cel.Judged{Toleration: written, Pod: h.in.Pod, Claim: h.in.Claim}
 	}
 	return h.last
 }
@@ -302,18 +320,18 @@ func (h *review) askRBAC(ctx context.Context, p *compiled, key string) (bool, er
 
 // condition reports whether the conditions of a policy hold for the request. Conditions that
 // fail hold, as in a ValidatingAdmissionPolicy that fails closed.
-func (h *review) condition(ctx context.Context, position int, p *compiled) condition {
-	if !p.conditional {
+func (h *review) condition(ctx context.Context, p *compiled) condition {
+	if p.conditions.Empty() {
 		return condition{holds: true}
 	}
-	if c, ok := h.conditions[position]; ok {
+	if c, ok := h.conditions[p]; ok {
 		return c
 	}
 	c := h.evaluate(ctx, p)
 	if h.conditions == nil {
-		h.conditions = map[int]condition{}
+		h.conditions = map[*compiled]condition{}
 	}
-	h.conditions[position] = c
+	h.conditions[p] = c
 	return c
 }
 
@@ -325,7 +343,7 @@ func (h *review) evaluate(ctx context.Context, p *compiled) condition {
 	if h.in.Review == nil {
 		return condition{holds: true, fault: errNoRequest}
 	}
-	holds, err := p.conditions.Match(ctx, h.celReview(p), &cel.Judged{})
+	holds, err := p.conditions.Match(ctx, h.celReview(p))
 	var failed *cel.FailedError
 	switch {
 	case errors.As(err, &failed):

@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
@@ -17,16 +15,16 @@ func TestRulingsSayWhoGrantsWhat(t *testing.T) {
 		policyOf(t, "shut", `{taints: [{key: "*"}], validationActions: [Warn]}`),
 		policyOf(t, "other", `{taints: [{key: other}]}`),
 	})
-	got, err := set.Rulings(t.Context(), standing(t, "apple", `
+	got, err := set.Rulings(t.Context(), apple(), standing(t, `
 		{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}
 		{key: dedicated, operator: Exists}`))
 	require.NoError(t, err)
 	require.Equal(t, []Ruling{
-		{Policy: "open", Index: 1, Toleration: "key=dedicated operator=Exists", Granted: true, Allowed: "allowed in namespaces apple", Denies: true},
-		{Policy: "shut", Index: 1, Toleration: "key=dedicated operator=Exists", Allowed: "nobody is allowed to tolerate it"},
+		{Policy: "open", Index: 1, Field: "tolerations[1]", Toleration: "key=dedicated operator=Exists", Granted: true, Allowed: "allowed in namespaces apple", Denies: true},
+		{Policy: "shut", Index: 1, Field: "tolerations[1]", Toleration: "key=dedicated operator=Exists", Allowed: "nobody is allowed to tolerate it"},
 	}, got)
 
-	got, err = (*Set)(nil).Rulings(t.Context(), standing(t, "apple", dedicatedExists))
+	got, err = (*Set)(nil).Rulings(t.Context(), apple(), standing(t, dedicatedExists))
 	require.NoError(t, err)
 	require.Empty(t, got)
 }
@@ -35,14 +33,10 @@ func TestRulingsAndAuditsAgree(t *testing.T) {
 	d := newDice(t)
 	for range 1000 {
 		set, in := Compile(d.policies(4)), d.input()
-		audited := AuditInput{
-			Namespace:   &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in.Namespace, Labels: in.NamespaceLabels}},
-			Labels:      in.Labels,
-			Tolerations: in.Asked[0].New,
-		}
-		violations, err := set.Audit(t.Context(), audited)
+		namespace, known := existing(in)
+		violations, err := set.Audit(t.Context(), namespace, known)
 		require.NoError(t, err)
-		rulings, err := set.Rulings(t.Context(), audited)
+		rulings, err := set.Rulings(t.Context(), namespace, known)
 		require.NoError(t, err)
 		for _, v := range violations {
 			require.True(t, slices.ContainsFunc(rulings, func(r Ruling) bool {
@@ -50,7 +44,7 @@ func TestRulingsAndAuditsAgree(t *testing.T) {
 			}), "%v %v", v, rulings)
 		}
 		for _, r := range rulings {
-			violated := slices.ContainsFunc(violations, func(v Violation) bool { return v.Policy == r.Policy })
+			violated := slices.ContainsFunc(violations, func(v Ruling) bool { return v.Policy == r.Policy })
 			require.True(t, r.Granted || violated, "%v %v", r, violations)
 		}
 	}

@@ -8,8 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -29,45 +31,39 @@ func ValidatePolicy(p *v1alpha1.TolerationPolicy) field.ErrorList {
 	if text := p.Spec.MessageExpression; text != "" {
 		errs = append(errs, cel.Validate(cel.OfToleration, text, cel.String, spec.Child("messageExpression"))...)
 	}
-	for i := range p.Spec.Grants {
-		g, path := &p.Spec.Grants[i], spec.Child("grants").Index(i)
-		errs = append(errs, validateGrant(g, path)...)
+	grants := policy.ValidateEach(p.Spec.Grants, len(p.Spec.Grants), spec.Child("grants"), func(g *v1alpha1.TolerationGrant, path *field.Path) field.ErrorList {
+		errs := validateGrant(g, path)
 		if g.Expression != "" {
 			errs = append(errs, cel.Validate(cel.OfToleration, g.Expression, cel.Bool, path.Child("expression"))...)
 		}
-	}
-	return errs
+		return errs
+	})
+	return append(errs, grants...)
 }
 
 // validateRest returns the faults of a policy outside of its grants and the expression of its
 // message.
 func validateRest(p *v1alpha1.TolerationPolicy, spec *field.Path) field.ErrorList {
-	errs := selector.ValidateAll(p.Spec.Taints, spec.Child("taints"), selector.Tolerations)
-	if len(p.Spec.Grants) > maxGrants {
-		errs = append(errs, field.TooMany(spec.Child("grants"), len(p.Spec.Grants), maxGrants))
-	}
-	if len(p.Spec.MatchConditions) > 0 {
-		errs = append(errs, cel.ValidateConditions(cel.OfRequest, p.Spec.MatchConditions, spec.Child("matchConditions"))...)
-	}
-	errs = append(errs, policy.ValidateActions(p.Spec.ValidationActions, spec.Child("validationActions"))...)
-	return append(errs, policy.ValidateMessage(p.Spec.Message, spec.Child("message"))...)
+	return slices.Concat(
+		selector.ValidateAll(p.Spec.Taints, spec.Child("taints"), selector.Tolerations),
+		policy.Check(len(p.Spec.Grants) <= maxGrants, field.TooMany(spec.Child("grants"), len(p.Spec.Grants), maxGrants)),
+		cel.ValidateConditions(p.Spec.MatchConditions, spec.Child("matchConditions")),
+		policy.ValidateActions(p.Spec.ValidationActions, spec.Child("validationActions")),
+		policy.ValidateMessage(p.Spec.Message, spec.Child("message")))
 }
 
 // validateGrant returns the faults of a grant outside of its expression. A grant with a fault
 // grants nothing, so a fault that is not found here would grant too much.
 func validateGrant(g *v1alpha1.TolerationGrant, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if len(g.Namespaces) == 0 && g.NamespaceSelector == nil && len(g.Subjects) == 0 && !g.RBAC && g.Expression == "" {
-		errs = append(errs, field.Required(path, "a grant names who it is for: set namespaces, namespaceSelector, subjects, rbac or expression"))
-	}
-	errs = append(errs, selector.ValidateNamespaces(g.Namespaces, path.Child("namespaces"), `a namespace, a prefix and "*", or "*": `, "")...)
-	errs = append(errs, validateLabelSelector(g.NamespaceSelector, path.Child("namespaceSelector"), `an empty selector selects every namespace; name a label, or use namespaces: ["*"]`)...)
-	errs = append(errs, validateLabelSelector(g.ObjectSelector, path.Child("objectSelector"), "an empty selector selects every object; name a label, or leave it out")...)
-	errs = append(errs, policy.ValidateSubjects(g.Subjects, path.Child("subjects"))...)
-	if g.MaxTolerationSeconds != nil && *g.MaxTolerationSeconds < 0 {
-		errs = append(errs, field.Invalid(path.Child("maxTolerationSeconds"), *g.MaxTolerationSeconds, "must not be negative"))
-	}
-	return errs
+	seconds := ptr.Deref(g.MaxTolerationSeconds, 0)
+	return slices.Concat(
+		policy.Check(len(g.Namespaces)+len(g.Subjects) > 0 || g.NamespaceSelector != nil || g.RBAC || g.Expression != "",
+			field.Required(path, "a grant names who it is for: set namespaces, namespaceSelector, subjects, rbac or expression")),
+		selector.ValidateNamespaces(g.Namespaces, path.Child("namespaces"), `a namespace, a prefix and "*", or "*": `, ""),
+		validateLabelSelector(g.NamespaceSelector, path.Child("namespaceSelector"), `an empty selector selects every namespace; name a label, or use namespaces: ["*"]`),
+		validateLabelSelector(g.ObjectSelector, path.Child("objectSelector"), "an empty selector selects every object; name a label, or leave it out"),
+		policy.ValidateSubjects(g.Subjects, path.Child("subjects")),
+		policy.Check(seconds >= 0, field.Invalid(path.Child("maxTolerationSeconds"), seconds, "must not be negative")))
 }
 
 // validateLabelSelector returns what is wrong with a selector; empty says why it must
@@ -76,7 +72,7 @@ func validateLabelSelector(sel *metav1.LabelSelector, path *field.Path, empty st
 	if sel == nil {
 		return nil
 	}
-	if len(sel.MatchLabels) == 0 && len(sel.MatchExpressions) == 0 {
+	if selector.SelectsAll(sel) {
 		return field.ErrorList{field.Required(path, empty)}
 	}
 	return selector.ValidateLabels(sel, path)
@@ -96,13 +92,11 @@ func ValidateTolerations(current, old []corev1.Toleration, path *field.Path) fie
 	if !keepsAll(current, old) {
 		errs = append(errs, field.Forbidden(path, "tolerations that a pod has stay as they are: only tolerationSeconds may change, and others may be added"))
 	}
-	for i := range current {
-		errs = append(errs, validateToleration(&current[i], path.Index(i))...)
-	}
-	return errs
+	return append(errs, policy.ValidateEach(current, len(current), path, ValidateToleration)...)
 }
 
-func validateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList {
+// ValidateToleration returns what is wrong with one toleration of a pod.
+func ValidateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if t.Key != "" {
 		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key"))...)
@@ -141,16 +135,11 @@ func keepsAll(current, old []corev1.Toleration) bool {
 	if len(old) == 0 {
 		return true
 	}
-	kept := make(map[corev1.Toleration]struct{}, len(current))
+	kept := sets.New[corev1.Toleration]()
 	for i := range current {
-		kept[withoutSeconds(current[i])] = struct{}{}
+		kept.Insert(withoutSeconds(current[i]))
 	}
-	for i := range old {
-		if _, ok := kept[withoutSeconds(old[i])]; !ok {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(old, func(t corev1.Toleration) bool { return !kept.Has(withoutSeconds(t)) })
 }
 
 func withoutSeconds(t corev1.Toleration) corev1.Toleration {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 func TestValidatePolicy(t *testing.T) {
@@ -177,7 +178,7 @@ func FuzzValidatePolicy(f *testing.F) {
 		in := inputOf("apple", corev1.Toleration{Operator: corev1.TolerationOpExists})
 		got := judge(t, set, in)
 		for _, finding := range got.Findings {
-			require.LessOrEqual(t, len(finding.String()), maxFinding)
+			require.LessOrEqual(t, len(finding.String()), policy.MaxFinding)
 		}
 		if extra&7 != 0 {
 			requireRefused(t, []string{"p spec.tolerations[0]"}, got)

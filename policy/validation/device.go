@@ -1,15 +1,18 @@
 package validation
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
+
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // deviceEffects are the known effects (AV-03). A reader of taints takes an unknown one for None,
@@ -54,25 +57,36 @@ type DeviceTimeAdded struct {
 // nothing.
 func StampSlice(devices, old []Device, now time.Time) []DeviceTimeAdded {
 	var times []DeviceTimeAdded
-	all := taintsOf(old)
-	for i := range devices {
-		oldTaints, changed := all.before(&devices[i])
-		if !changed {
-			continue
-		}
-		before := existingOf(oldTaints, deviceTaint)
-		for j := range devices[i].Taints {
-			t, added := deviceTaint(&devices[i].Taints[j]), devices[i].Taints[j].TimeAdded
-			if before.has(t) {
-				continue
-			}
-			at := deviceTimeAdded(t, before.since[t.identity()], now)
-			if added == nil || !added.Time.Equal(at) {
-				times = append(times, DeviceTimeAdded{Device: i, Taint: j, TimeAdded: metav1.NewTime(at)})
-			}
+	for place, since := range changedTaints(devices, old) {
+		t := &devices[place.Device].Taints[place.Taint]
+		at := deviceTimeAdded(deviceTaint(t), since, now)
+		if t.TimeAdded == nil || !t.TimeAdded.Time.Equal(at) {
+			place.TimeAdded = metav1.NewTime(at)
+			times = append(times, place)
 		}
 	}
 	return times
+}
+
+// changedTaints yields the places of the taints that a write of devices adds or changes, with the
+// time of the same taint before, zero for none.
+func changedTaints(devices, old []Device) iter.Seq2[DeviceTimeAdded, time.Time] {
+	return func(yield func(DeviceTimeAdded, time.Time) bool) {
+		all := taintsOf(old)
+		for i := range devices {
+			oldTaints, changed := all.before(&devices[i])
+			if !changed {
+				continue
+			}
+			before := existingOf(oldTaints, deviceTaint)
+			for j := range devices[i].Taints {
+				t := deviceTaint(&devices[i].Taints[j])
+				if !before.taints.Has(t) && !yield(DeviceTimeAdded{Device: i, Taint: j}, before.since[t.identity()]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // deviceTimeAdded returns the time of a taint that is added or changed. Since is the time of the
@@ -176,21 +190,17 @@ func ValidateTaints(taints []resourcev1.DeviceTaint, path *field.Path) field.Err
 }
 
 func validateKnownEffect(effect resourcev1.DeviceTaintEffect, path *field.Path) field.ErrorList {
-	if effect == "" || slices.Contains(deviceEffects, effect) {
+	if effect == "" {
 		return nil
 	}
-	return field.ErrorList{field.NotSupported(path.Child("effect"), effect, deviceEffects)}
+	return policy.ValidateEnum(effect, path.Child("effect"), deviceEffects)
 }
 
 func validateDeviceTaints(taints []resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
 	if len(taints) > resourcev1.DeviceTaintsMaxLength {
 		return field.ErrorList{field.TooMany(path, len(taints), resourcev1.DeviceTaintsMaxLength)}
 	}
-	var errs field.ErrorList
-	for i := range taints {
-		errs = append(errs, validateDeviceTaint(&taints[i], path.Index(i))...)
-	}
-	return errs
+	return policy.ValidateEach(taints, len(taints), path, validateDeviceTaint)
 }
 
 func validateDeviceTaint(t *resourcev1.DeviceTaint, path *field.Path) field.ErrorList {
@@ -201,12 +211,11 @@ func validateDeviceTaint(t *resourcev1.DeviceTaint, path *field.Path) field.Erro
 // spec old, nil when it is created (AV-14, AV-15). A spec that did not change is not
 // judged again.
 func ValidateRule(spec, old *resourcev1.DeviceTaintRuleSpec) field.ErrorList {
-	if old != nil && sameDeviceTaint(spec.Taint, old.Taint) && sameSelector(spec.DeviceSelector, old.DeviceSelector) {
+	if old != nil && sameDeviceTaint(spec.Taint, old.Taint) && equality.Semantic.DeepEqual(spec.DeviceSelector, old.DeviceSelector) {
 		return nil
 	}
 	path := field.NewPath("spec")
-	errs := ValidateSelector(spec.DeviceSelector, path.Child("deviceSelector"))
-	return append(errs, validateDeviceTaint(&spec.Taint, path.Child("taint"))...)
+	return append(ValidateSelector(spec.DeviceSelector, path.Child("deviceSelector")), validateDeviceTaint(&spec.Taint, path.Child("taint"))...)
 }
 
 // UnsupportedSelector reports the fields of a selector that Tollgate does not obey, which are
@@ -228,47 +237,43 @@ func ValidateSelector(selector *resourcev1.DeviceTaintSelector, path *field.Path
 	if selector == nil {
 		return nil
 	}
-	errs := validateName(selector.Driver, path.Child("driver"), validateDriver)
-	errs = append(errs, validateName(selector.Pool, path.Child("pool"), validatePool)...)
-	return append(errs, validateName(selector.Device, path.Child("device"), func(name string, path *field.Path) field.ErrorList {
-		return invalid(path, name, validation.IsDNS1123Label(name))
-	})...)
+	return slices.Concat(
+		validateLength(selector.Driver, path.Child("driver"), resourcev1.DriverNameMaxLength),
+		ValidateName(selector.Driver, path.Child("driver"), isDriver),
+		validatePool(selector.Pool, path.Child("pool")),
+		ValidateName(selector.Device, path.Child("device"), validation.IsDNS1123Label))
 }
 
-func validateName(name *string, path *field.Path, validate func(string, *field.Path) field.ErrorList) field.ErrorList {
+// ValidateName returns the errors of a name that devices are selected by, nil for none.
+func ValidateName(name *string, path *field.Path, problems func(string) []string) field.ErrorList {
 	switch {
 	case name == nil:
 		return nil
 	case *name == "":
 		return field.ErrorList{field.Required(path, "an empty name selects nothing: leave the field out to select any")}
 	default:
-		return validate(*name, path)
+		return Invalid(path, *name, "", problems(*name))
 	}
 }
 
-// validateDriver accepts the names that CSI accepts for a driver.
-func validateDriver(name string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if len(name) > resourcev1.DriverNameMaxLength {
-		errs = append(errs, field.TooLong(path, name, resourcev1.DriverNameMaxLength))
+func validateLength(name *string, path *field.Path, most int) field.ErrorList {
+	if name == nil || len(*name) <= most {
+		return nil
 	}
-	return append(errs, invalid(path, name, validation.IsDNS1123Subdomain(strings.ToLower(name)))...)
+	return field.ErrorList{field.TooLong(path, *name, most)}
 }
 
-func validatePool(name string, path *field.Path) field.ErrorList {
-	if len(name) > resourcev1.PoolNameMaxLength {
-		return field.ErrorList{field.TooLong(path, name, resourcev1.PoolNameMaxLength)}
-	}
-	var errs field.ErrorList
-	for part := range strings.SplitSeq(name, "/") {
-		errs = append(errs, invalid(path, name, validation.IsDNS1123Subdomain(part))...)
-	}
-	return errs
-}
+// isDriver accepts the names that CSI accepts for a driver.
+func isDriver(name string) []string { return validation.IsDNS1123Subdomain(strings.ToLower(name)) }
 
-func sameSelector(a, b *resourcev1.DeviceTaintSelector) bool {
-	if a == nil || b == nil {
-		return a == b
+func validatePool(name *string, path *field.Path) field.ErrorList {
+	if errs := validateLength(name, path, resourcev1.PoolNameMaxLength); len(errs) > 0 {
+		return errs
 	}
-	return ptr.Equal(a.Driver, b.Driver) && ptr.Equal(a.Pool, b.Pool) && ptr.Equal(a.Device, b.Device)
+	return ValidateName(name, path, func(name string) (problems []string) {
+		for part := range strings.SplitSeq(name, "/") {
+			problems = append(problems, validation.IsDNS1123Subdomain(part)...)
+		}
+		return problems
+	})
 }

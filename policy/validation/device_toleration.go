@@ -1,14 +1,17 @@
 package validation
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
+
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // ValidateTolerations returns the errors of the tolerations of a ResourceClaim
@@ -22,10 +25,9 @@ import (
 // Equal the scheduler would take it for every key that has the value (AV-12), which
 // is never meant.
 //
-// An unknown operator or effect is left to the API server, which may be newer;
-// ValidateKnown finds those.
+// An unknown operator or effect is left to the API server, which may be newer.
 func ValidateTolerations(requests, old []resourcev1.DeviceRequest, path *field.Path) (errs, documented field.ErrorList) {
-	if slices.EqualFunc(requests, old, sameRequest) {
+	if equality.Semantic.DeepEqual(requests, old) {
 		return nil, nil
 	}
 	for path, tolerations := range tolerationLists(requests, path) {
@@ -33,16 +35,17 @@ func ValidateTolerations(requests, old []resourcev1.DeviceRequest, path *field.P
 			documented = append(documented, field.TooMany(path, len(tolerations), resourcev1.DeviceTolerationsMaxLength))
 			continue
 		}
-		for i := range tolerations {
-			t, at := &tolerations[i], path.Index(i)
-			errs = append(errs, validateToleration(t, at)...)
-			if t.Key == "" && (t.Operator == resourcev1.DeviceTolerationOpEqual || t.Operator == "") {
-				documented = append(documented, field.Invalid(at.Child("operator"), t.Operator,
-					"without a key the operator must be Exists, which tolerates every taint"))
-			}
-		}
+		errs = append(errs, policy.ValidateEach(tolerations, len(tolerations), path, validateToleration)...)
+		documented = append(documented, policy.ValidateEach(tolerations, len(tolerations), path, validateWildcard)...)
 	}
 	return errs, documented
+}
+
+func validateWildcard(t *resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
+	if t.Key != "" || t.Operator != resourcev1.DeviceTolerationOpEqual && t.Operator != "" {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path.Child("operator"), t.Operator, "without a key the operator must be Exists, which tolerates every taint")}
 }
 
 func validateToleration(t *resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
@@ -61,15 +64,16 @@ func validateToleration(t *resourcev1.DeviceToleration, path *field.Path) field.
 	return errs
 }
 
-// ValidateKnown reports an operator and an effect that this version does not know: Tollgate
-// itself adds no toleration that it does not understand.
+// ValidateKnown returns the errors of one toleration, those of rules that are only documented and
+// an operator and an effect that this version does not know among them: Tollgate itself adds no
+// toleration that it does not understand.
 func ValidateKnown(t *resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
 	operators := []resourcev1.DeviceTolerationOperator{resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists}
-	if t.Operator != "" && !slices.Contains(operators, t.Operator) {
-		errs = append(errs, field.NotSupported(path.Child("operator"), t.Operator, operators))
-	}
-	return append(errs, validateKnownEffect(t.Effect, path)...)
+	return slices.Concat(
+		validateToleration(t, path),
+		validateWildcard(t, path),
+		policy.ValidateEnum(cmp.Or(t.Operator, resourcev1.DeviceTolerationOpEqual), path.Child("operator"), operators),
+		validateKnownEffect(t.Effect, path))
 }
 
 // tolerationLists returns the lists of tolerations of requests, and their paths (AV-10).
@@ -95,20 +99,6 @@ func exactly(r *resourcev1.DeviceRequest) []resourcev1.DeviceToleration {
 		return nil
 	}
 	return r.Exactly.Tolerations
-}
-
-func sameRequest(a, b resourcev1.DeviceRequest) bool {
-	return sameTolerations(exactly(&a), exactly(&b)) && slices.EqualFunc(a.FirstAvailable, b.FirstAvailable, func(a, b resourcev1.DeviceSubRequest) bool {
-		return sameTolerations(a.Tolerations, b.Tolerations)
-	})
-}
-
-func sameTolerations(a, b []resourcev1.DeviceToleration) bool {
-	return slices.EqualFunc(a, b, func(a, b resourcev1.DeviceToleration) bool {
-		sameSeconds := ptr.Equal(a.TolerationSeconds, b.TolerationSeconds)
-		a.TolerationSeconds, b.TolerationSeconds = nil, nil
-		return sameSeconds && a == b
-	})
 }
 
 // TolerationWarnings says which of the tolerations of a claim or of a template that is

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 )
@@ -20,23 +22,12 @@ const aheadAfter = time.Minute
 func SliceWarnings(devices, old []Device, now time.Time) []string {
 	path := field.NewPath("spec", "devices")
 	var warned warnings
-	all := taintsOf(old)
-	for i := range devices {
-		oldTaints, changed := all.before(&devices[i])
-		if !changed {
-			continue
-		}
-		before := existingOf(oldTaints, deviceTaint)
-		for j := range devices[i].Taints {
-			t := deviceTaint(&devices[i].Taints[j])
-			if before.has(t) {
-				continue
-			}
-			at := path.Index(i).Child("taints").Index(j)
-			warned.add(at.Child("timeAdded"), timeWarning(t, now))
-			if before.since[t.identity()].IsZero() {
-				warned.add(at.Child("key"), keyWarning(t.key))
-			}
+	for place, since := range changedTaints(devices, old) {
+		t := deviceTaint(&devices[place.Device].Taints[place.Taint])
+		at := path.Index(place.Device).Child("taints").Index(place.Taint)
+		warned.add(at.Child("timeAdded"), timeWarning(t, now))
+		if since.IsZero() {
+			warned.add(at.Child("key"), keyWarning(t.key))
 		}
 	}
 	return warned.texts
@@ -47,7 +38,7 @@ func SliceWarnings(devices, old []Device, now time.Time) []string {
 func RuleWarnings(spec, old *resourcev1.DeviceTaintRuleSpec, now time.Time) []string {
 	selector, t := spec.DeviceSelector, &spec.Taint
 	sameTaint := old != nil && sameDeviceTaint(*t, old.Taint)
-	if sameTaint && sameSelector(selector, old.DeviceSelector) {
+	if sameTaint && equality.Semantic.DeepEqual(selector, old.DeviceSelector) {
 		return nil
 	}
 	var warned warnings
@@ -83,7 +74,7 @@ func PatchWarnings(patch, old *Patched, now time.Time) []string {
 	var warned warnings
 	for i := range patch.Taints {
 		t, at := deviceTaint(&patch.Taints[i]), path.Index(i)
-		if !before.has(t) {
+		if !before.taints.Has(t) {
 			warned.add(at.Child("timeAdded"), timeWarning(t, now))
 		}
 		oldKey := slices.ContainsFunc(old.Taints, func(was resourcev1.DeviceTaint) bool { return was.Key == t.key })
@@ -161,16 +152,16 @@ func selectorWarning(selector *resourcev1.DeviceTaintSelector) string {
 // warnings collects texts, each with the first field that it is about.
 type warnings struct {
 	texts []string
-	seen  map[string]struct{}
+	seen  sets.Set[string]
 }
 
 func (w *warnings) add(path *field.Path, text string) {
-	if _, ok := w.seen[text]; ok || text == "" {
+	if text == "" || w.seen.Has(text) {
 		return
 	}
 	if w.seen == nil {
-		w.seen = map[string]struct{}{}
+		w.seen = sets.New[string]()
 	}
-	w.seen[text] = struct{}{}
+	w.seen.Insert(text)
 	w.texts = append(w.texts, path.String()+": "+text)
 }

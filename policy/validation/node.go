@@ -66,7 +66,7 @@ func StampNode(in StampInput) []NodeTimeAdded {
 	old := existingOf(in.Old, nodeTaint)
 	for i := range in.New {
 		t := nodeTaint(&in.New[i])
-		if old.has(t) {
+		if old.taints.Has(t) {
 			continue
 		}
 		at, added := nodeTimeAdded(t, old, &in), in.New[i].TimeAdded
@@ -144,7 +144,7 @@ func ValidateNode(taints, old []corev1.Taint, now time.Time, maxSkew time.Durati
 			err.Detail = "another taint has this key and effect: a node has one of each"
 			errs = append(errs, err)
 		}
-		if before.has(t) {
+		if before.taints.Has(t) {
 			continue
 		}
 		path := nodeTaintsPath.Index(i)

@@ -43,8 +43,7 @@ func ValidatePodUpdate(spec, old *corev1.PodSpec) field.ErrorList {
 
 	gated := len(old.SchedulingGates) > 0
 	if gated {
-		errs = append(errs, validateSelectorTightened(spec.NodeSelector, old.NodeSelector)...)
-		errs = append(errs, validateAffinityTightened(spec.Affinity, old.Affinity)...)
+		errs = slices.Concat(errs, validateSelectorTightened(spec.NodeSelector, old.NodeSelector), validateAffinityTightened(spec.Affinity, old.Affinity))
 	}
 	return append(errs, validateFixedFields(spec, old, gated)...)
 }

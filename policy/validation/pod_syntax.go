@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // labelValuesAreStrict reports how strictly an update of spec is judged: older API
@@ -47,9 +49,7 @@ func validateGates(gates []corev1.PodSchedulingGate, path *field.Path) field.Err
 	var errs field.ErrorList
 	seen := make(sets.Set[string], len(gates))
 	for i, gate := range gates {
-		if problems := validation.IsQualifiedName(gate.Name); len(problems) > 0 {
-			errs = append(errs, invalid(path.Index(i), gate.Name, problems)...)
-		}
+		errs = append(errs, Invalid(path.Index(i), gate.Name, "", validation.IsQualifiedName(gate.Name))...)
 		if seen.Has(gate.Name) {
 			errs = append(errs, field.Duplicate(path.Index(i), gate.Name))
 		}
@@ -82,14 +82,11 @@ func validateNodeAffinity(affinity *corev1.NodeAffinity, strict bool, path *fiel
 }
 
 func validateTerm(term *corev1.NodeSelectorTerm, strict bool, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i := range term.MatchExpressions {
-		errs = append(errs, validateExpression(&term.MatchExpressions[i], strict, path.Child("matchExpressions").Index(i))...)
+	validate := func(r *corev1.NodeSelectorRequirement, path *field.Path) field.ErrorList {
+		return validateExpression(r, strict, path)
 	}
-	for i := range term.MatchFields {
-		errs = append(errs, validateFieldRequirement(&term.MatchFields[i], path.Child("matchFields").Index(i))...)
-	}
-	return errs
+	return append(policy.ValidateEach(term.MatchExpressions, len(term.MatchExpressions), path.Child("matchExpressions"), validate),
+		policy.ValidateEach(term.MatchFields, len(term.MatchFields), path.Child("matchFields"), validateFieldRequirement)...)
 }
 
 func validateExpression(r *corev1.NodeSelectorRequirement, strict bool, path *field.Path) field.ErrorList {
@@ -133,9 +130,7 @@ func validateFieldRequirement(r *corev1.NodeSelectorRequirement, path *field.Pat
 		return append(errs, field.Invalid(path.Child("key"), r.Key, "must be "+metav1.ObjectNameField))
 	}
 	for i, value := range r.Values {
-		if problems := apivalidation.NameIsDNSSubdomain(value, false); len(problems) > 0 {
-			errs = append(errs, invalid(path.Child("values").Index(i), value, problems)...)
-		}
+		errs = append(errs, Invalid(path.Child("values").Index(i), value, "", apivalidation.NameIsDNSSubdomain(value, false))...)
 	}
 	return errs
 }

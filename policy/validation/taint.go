@@ -7,6 +7,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -76,27 +77,21 @@ func earliest(times ...time.Time) time.Time {
 
 // existing holds the taints that a node or a device had before the request.
 type existing struct {
-	taints map[taint]struct{}
+	taints sets.Set[taint]
 	// since is the earliest time of each identity that has one.
 	since map[identity]time.Time
 }
 
 func existingOf[T any](old []T, read func(*T) taint) existing {
-	e := existing{taints: make(map[taint]struct{}, len(old)), since: make(map[identity]time.Time, len(old))}
+	e := existing{taints: make(sets.Set[taint], len(old)), since: make(map[identity]time.Time, len(old))}
 	for i := range old {
 		t := read(&old[i])
-		e.taints[t] = struct{}{}
+		e.taints.Insert(t)
 		if t.timed {
 			e.since[t.identity()] = earliest(e.since[t.identity()], t.time())
 		}
 	}
 	return e
-}
-
-// has reports whether the taint was there before as it is.
-func (e existing) has(t taint) bool {
-	_, ok := e.taints[t]
-	return ok
 }
 
 // validateTaint returns the errors of the parts of a taint. An unknown effect is left to the
@@ -116,14 +111,14 @@ func validateTaint(t taint, effects string, path *field.Path) field.ErrorList {
 }
 
 func validateLabelValue(value string, path *field.Path) field.ErrorList {
-	return invalid(path, value, validation.IsValidLabelValue(value))
+	return Invalid(path, value, "", validation.IsValidLabelValue(value))
 }
 
-// invalid returns an error for each problem of a value.
-func invalid(path *field.Path, value string, problems []string) field.ErrorList {
+// Invalid returns an error for each problem of a value, with a text before it.
+func Invalid(path *field.Path, value, prefix string, problems []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, problem := range problems {
-		errs = append(errs, field.Invalid(path, value, problem))
+		errs = append(errs, field.Invalid(path, value, prefix+problem))
 	}
 	return errs
 }

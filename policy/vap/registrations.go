@@ -42,7 +42,7 @@ func Registrations(p *v1alpha1.TaintPolicy) ([]runtime.Object, error) {
 					ReinvocationPolicy: admissionregistrationv1.IfNeededReinvocationPolicy,
 					MatchConstraints: &admissionregistrationv1.MatchResources{
 						MatchPolicy: new(admissionregistrationv1.Equivalent), ObjectSelector: p.Spec.Register[i].NodeSelector.DeepCopy(),
-						ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{rule(corev1.GroupName, "v1", admissionregistrationv1.ClusterScope, created, "nodes")},
+						ResourceRules: []resourceRule{rule(corev1.GroupName, "v1", admissionregistrationv1.ClusterScope, created, "nodes")},
 					},
 					Mutations: []admissionregistrationv1.Mutation{{
 						PatchType: admissionregistrationv1.PatchTypeJSONPatch,

@@ -71,7 +71,7 @@ func Taints(p *v1alpha1.TaintPolicy, all []v1alpha1.TaintPolicy, settings Settin
 	if hasTarget(p.Spec.Taints, v1alpha1.TaintTargetDevice) {
 		x.addRules()
 	}
-	return x.result()
+	return x.exported, x.err
 }
 
 // addFieldNotes adds the notes on the fields that are left out.
@@ -177,7 +177,7 @@ func (x *taints) judged(target v1alpha1.TaintTarget, changes string) []variable 
 
 // refusal returns the validation that refuses what no setter is for. The message names the
 // taint, unless the verdict depends on the authorizer, which messages cannot ask.
-func (x *taints) refusal() admissionregistrationv1.Validation {
+func (x *taints) refusal() validation {
 	remedy := taint.Remedy(x.p)
 	plain, message, expression := x.ref+": a taint may not be written; "+remedy, "", ""
 	if x.p.Spec.Message != "" {
@@ -194,8 +194,8 @@ func (x *taints) refusal() admissionregistrationv1.Validation {
 }
 
 // notTollgate leaves out the writes of Tollgate itself.
-func (x *taints) notTollgate() admissionregistrationv1.MatchCondition {
-	return admissionregistrationv1.MatchCondition{Name: "not-tollgate", Expression: "request.userInfo.username != " + quote(x.settings.Self)}
+func (x *taints) notTollgate() matchCondition {
+	return matchCondition{Name: "not-tollgate", Expression: "request.userInfo.username != " + quote(x.settings.Self)}
 }
 
 // notExempt is false of a write of t by a controller of Kubernetes that may always set the
@@ -237,9 +237,9 @@ func (x *taints) addNodes() {
 		variable{Name: "stood", Expression: byKind("old")},
 	)
 	x.add("nodes", nil, []Note{{Text: "expressions of the API server do not know the time: a taint that had none and gets the present one counts as changed"}},
-		[]admissionregistrationv1.NamedRuleWithOperations{rule("", "v1", admissionregistrationv1.ClusterScope, written, "nodes")},
-		admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConditions: []admissionregistrationv1.MatchCondition{
+		[]resourceRule{rule("", "v1", admissionregistrationv1.ClusterScope, written, "nodes")},
+		policySpec{
+			MatchConditions: []matchCondition{
 				x.notTollgate(),
 				{Name: "not-the-node-controllers", Expression: `request.operation != "UPDATE" || ` + not(in("request.userInfo.username", taint.SystemControllers()))},
 				{
@@ -251,7 +251,7 @@ func (x *taints) addNodes() {
 			Variables: append(variables, x.judged(v1alpha1.TaintTargetNode,
 				"variables.now.transformList(i, t, "+changed+`, {"now": dyn(t), "path": t.path, ?"old": variables.stood[?t.kind].optMap(o, dyn(o))})`+
 					" + variables.old.transformList(i, t, "+and("!(t.kind in variables.current)", notExempt)+`, {"old": dyn(t), "path": dyn("spec.taints")})`)...),
-			Validations: []admissionregistrationv1.Validation{x.refusal()},
+			Validations: []validation{x.refusal()},
 		})
 }
 
@@ -297,10 +297,10 @@ func (x *taints) addRules() {
 		` ? variables.now.map(t, {"now": dyn(t), "path": dyn("spec.taint")}) + variables.old.map(t, {"old": dyn(t), "path": dyn("spec.taint")})` +
 		` : !variables.reselected && variables.now[0] == variables.old[0] ? [] : ` +
 		`[{"now": dyn(variables.now[0]), "old": dyn(variables.old[0]), "path": dyn(variables.reselected ? "spec.deviceSelector" : "spec.taint")}]`
-	x.add("rules", nil, nil, []admissionregistrationv1.NamedRuleWithOperations{
-		rule(resourcev1.GroupName, "*", admissionregistrationv1.ClusterScope, slices.Concat(written, []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}), "devicetaintrules"),
-	}, admissionregistrationv1.ValidatingAdmissionPolicySpec{
-		MatchConditions: []admissionregistrationv1.MatchCondition{x.notTollgate(), {
+	x.add("rules", nil, nil, []resourceRule{
+		rule(resourcev1.GroupName, "*", admissionregistrationv1.ClusterScope, slices.Concat(written, []operation{admissionregistrationv1.Delete}), "devicetaintrules"),
+	}, policySpec{
+		MatchConditions: []matchCondition{x.notTollgate(), {
 			Name: "not-collected-with-its-patch",
 			Expression: `request.operation != "DELETE" || ` +
 				not(in("request.userInfo.username", []string{"system:serviceaccount:kube-system:generic-garbage-collector", "system:kube-controller-manager"})) +
@@ -311,7 +311,7 @@ func (x *taints) addRules() {
 			{Name: "old", Expression: `request.operation == "CREATE" ? [] : ` + listOf("oldObject")},
 			{Name: "reselected", Expression: `request.operation == "UPDATE" && dyn(object).spec.?deviceSelector != dyn(oldObject).spec.?deviceSelector`},
 		}, x.judged(v1alpha1.TaintTargetDevice, changes)...),
-		Validations: append([]admissionregistrationv1.Validation{x.refusal()}, x.ruleLimits()...),
+		Validations: append([]validation{x.refusal()}, x.ruleLimits()...),
 	})
 }
 
@@ -323,8 +323,8 @@ const (
 
 // ruleLimits returns the limits on DeviceTaintRules. They do not apply to the removal of a
 // taint.
-func (x *taints) ruleLimits() []admissionregistrationv1.Validation {
-	var validations []admissionregistrationv1.Validation
+func (x *taints) ruleLimits() []validation {
+	var validations []validation
 	limit := func(required bool, holds, message string) {
 		if required {
 			validations = append(validations, refuses(`!variables.asked.exists(g, g.operation != "Remove") || !variables.conditions || `+enclose(holds), x.ref+": "+message, ""))

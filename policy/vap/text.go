@@ -11,9 +11,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
@@ -101,7 +101,7 @@ func subjects(list []rbacv1.Subject) string {
 		case rbacv1.GroupKind:
 			groups = append(groups, list[i].Name)
 		case rbacv1.ServiceAccountKind:
-			users = append(users, policy.ServiceAccount(list[i].Namespace, list[i].Name))
+			users = append(users, serviceaccount.MakeUsername(list[i].Namespace, list[i].Name))
 		}
 	}
 	if len(users) > 0 {

@@ -85,7 +85,7 @@ func Tolerations(p *v1alpha1.TolerationPolicy, settings Settings) (Exported, err
 	if slices.ContainsFunc(p.Spec.Grants, func(g v1alpha1.TolerationGrant) bool { return g.NamespaceSelector != nil }) {
 		x.addNamespaces()
 	}
-	return x.result()
+	return x.exported, x.err
 }
 
 func (x *tolerations) readGrants() {
@@ -190,9 +190,9 @@ func (x *tolerations) judged(target v1alpha1.TaintTarget, unsettled string, auth
 // refusal returns the validation that refuses where a list of g is not empty. The message
 // names the first g of the list, which stands at a path. It is left out where the verdict
 // depends on the authorizer, which messages cannot ask.
-func (x *tolerations) refusal(list, path, problem string) admissionregistrationv1.Validation {
+func (x *tolerations) refusal(list, path, problem string) validation {
 	plain := x.ref + ": a toleration is not granted; " + x.remedy
-	if message := strings.TrimSpace(policy.Short(x.p.Spec.Message, toleration.MaxMessage)); message != "" {
+	if message := strings.TrimSpace(policy.Short(x.p.Spec.Message, policy.MaxFinding)); message != "" {
 		plain += ": " + message
 	}
 	all := "variables." + list
@@ -304,13 +304,13 @@ func (x *tolerations) addPods() {
 	}
 	again := and(not(x.byKubernetes(ofDaemonSet)), not(x.whoever))
 	const path = `variables.place + "[" + string(g.toleration.at) + "]"`
-	x.add("pods", x.settings.Exempt, notes, []admissionregistrationv1.NamedRuleWithOperations{
+	x.add("pods", x.settings.Exempt, notes, []resourceRule{
 		rule("", "v1", admissionregistrationv1.NamespacedScope, written, "pods", "replicationcontrollers", "podtemplates"),
 		rule("apps", "v1", admissionregistrationv1.NamespacedScope, written, "deployments", "replicasets", "statefulsets", "daemonsets"),
 		rule("apps", "v1", admissionregistrationv1.NamespacedScope, created, "controllerrevisions"),
 		rule("batch", "v1", admissionregistrationv1.NamespacedScope, written, "jobs", "cronjobs"),
-	}, admissionregistrationv1.ValidatingAdmissionPolicySpec{
-		MatchConditions: []admissionregistrationv1.MatchCondition{
+	}, policySpec{
+		MatchConditions: []matchCondition{
 			{Name: "not-made-from-a-template", Expression: not(in("request.userInfo.username", slices.Concat(workloadControllers, x.settings.WorkloadControllers)))},
 			{Name: "not-a-mirror-pod", Expression: notMirror},
 		},
@@ -330,7 +330,7 @@ func (x *tolerations) addPods() {
 			x.anew,
 			[]variable{{Name: "refusedAgain", Expression: enclose(letGo) + " ? variables.guarded.filter(g, " + again + ") : []"}},
 		),
-		Validations: []admissionregistrationv1.Validation{
+		Validations: []validation{
 			x.refusal("refused", path, "could tolerate what the policy guards, which is not granted to user "),
 			x.refusal("refusedAgain", path, "the pod is let go, and could tolerate what the policy guards, which is not granted; asked by user "),
 		},
@@ -385,10 +385,10 @@ func (x *tolerations) addClaims() {
 	x.add("claims", x.settings.Exempt, append(x.rbacNotes(),
 		Note{Text: "claims that Kubernetes makes from a template are let in, since the template was judged"},
 		Note{Text: "what mode Window gives a claim is judged as if its user had asked for it"},
-	), []admissionregistrationv1.NamedRuleWithOperations{
+	), []resourceRule{
 		rule("resource.k8s.io", "v1", admissionregistrationv1.NamespacedScope, created, "resourceclaims", "resourceclaimtemplates"),
-	}, admissionregistrationv1.ValidatingAdmissionPolicySpec{
-		MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "not-made-from-a-template", Expression: not(in("request.userInfo.username",
+	}, policySpec{
+		MatchConditions: []matchCondition{{Name: "not-made-from-a-template", Expression: not(in("request.userInfo.username",
 			[]string{"system:serviceaccount:kube-system:resource-claim-controller", "system:kube-controller-manager"}))}},
 		Variables: append([]variable{
 			{Name: "place", Expression: claim + `"spec.devices.requests[" : "spec.spec.devices.requests["`},
@@ -398,7 +398,7 @@ func (x *tolerations) addClaims() {
 			{Name: "tolerations", Expression: "variables.claim.spec.?devices.?requests.orValue([]).transformMapEntry(n, r, " + parts +
 				".transformMapEntry(p, part, part.of.?tolerations.orValue([]).transformMapEntry(i, t, {" + at + ": " + t + "})))"},
 		}, x.judged(v1alpha1.TaintTargetDevice, "true", "authorizer")...),
-		Validations: []admissionregistrationv1.Validation{
+		Validations: []validation{
 			x.refusal("refused", "g.toleration.at", "could tolerate what the policy guards, which is not granted to user "),
 		},
 	})
@@ -435,12 +435,12 @@ func (x *tolerations) addNamespaces() {
 	if len(each) > 0 {
 		all = and(each...)
 	}
-	x.add("namespaces", x.settings.Exempt, notes, []admissionregistrationv1.NamedRuleWithOperations{
+	x.add("namespaces", x.settings.Exempt, notes, []resourceRule{
 		rule("", "v1", admissionregistrationv1.ClusterScope, written, "namespaces"),
 		rule("", "v1", admissionregistrationv1.ClusterScope, updated, "namespaces/status", "namespaces/finalize"),
-	}, admissionregistrationv1.ValidatingAdmissionPolicySpec{
+	}, policySpec{
 		Variables: append(variables, variable{Name: "mayAll", Expression: or("variables.mayEvery", all)}),
-		Validations: []admissionregistrationv1.Validation{refuses("!variables.newly || variables.mayAll",
+		Validations: []validation{refuses("!variables.newly || variables.mayAll",
 			x.ref+": metadata.labels: with these labels the namespace would be granted taints of the policy, which you may not "+
 				"tolerate yourself; allowed to whom RBAC allows the verb tolerate on taints.tollgate.dev of their keys", "")},
 	})

@@ -100,8 +100,15 @@ func (e *Exported) Missing() []Note {
 	return slices.DeleteFunc(slices.Clone(e.Notes), func(n Note) bool { return !n.Partial })
 }
 
-// variable is an item of the variables of a policy.
-type variable = admissionregistrationv1.Variable
+// The parts of a ValidatingAdmissionPolicy.
+type (
+	policySpec     = admissionregistrationv1.ValidatingAdmissionPolicySpec
+	resourceRule   = admissionregistrationv1.NamedRuleWithOperations
+	operation      = admissionregistrationv1.OperationType
+	matchCondition = admissionregistrationv1.MatchCondition
+	variable       = admissionregistrationv1.Variable
+	validation     = admissionregistrationv1.Validation
+)
 
 // exporter exports a policy of either kind.
 type exporter struct {
@@ -162,7 +169,7 @@ func (x *exporter) bound(read *cel.Embedded, bind func(name, value, expression s
 }
 
 // readConditions sets the conditions, and reports whether they ask the authorizer.
-func (x *exporter) readConditions(conditions []admissionregistrationv1.MatchCondition) (asks bool) {
+func (x *exporter) readConditions(conditions []matchCondition) (asks bool) {
 	terms := make([]string, len(conditions))
 	for i := range conditions {
 		var read cel.Embedded
@@ -187,7 +194,7 @@ func (x *exporter) object(entries ...string) string {
 
 // add adds a ValidatingAdmissionPolicy and its binding to the export. The name of both ends
 // with what. It looks at the resources that rules say, outside of exempt namespaces.
-func (x *exporter) add(what string, exempt []string, notes []Note, rules []admissionregistrationv1.NamedRuleWithOperations, spec admissionregistrationv1.ValidatingAdmissionPolicySpec) {
+func (x *exporter) add(what string, exempt []string, notes []Note, rules []resourceRule, spec policySpec) {
 	name := x.prefix + what
 	if reasons := apivalidation.NameIsDNSSubdomain(name, false); len(reasons) > 0 && x.err == nil {
 		x.err = fmt.Errorf("name what %s is exported as: %q %s; give it a shorter name", x.title, name, reasons[0])
@@ -226,14 +233,6 @@ func (x *exporter) add(what string, exempt []string, notes []Note, rules []admis
 		})
 }
 
-// result returns the export, or the first error.
-func (x *exporter) result() (Exported, error) {
-	if x.err != nil {
-		return Exported{}, x.err
-	}
-	return x.exported, nil
-}
-
 func typeMeta(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: kind}
 }
@@ -241,22 +240,22 @@ func typeMeta(kind string) metav1.TypeMeta {
 // refuses returns a validation that holds if an expression does, or if the conditions of the
 // policy do not hold for the request. Conditions that cannot be evaluated do not matter where
 // the expression holds.
-func refuses(unless, message, expression string) admissionregistrationv1.Validation {
-	return admissionregistrationv1.Validation{
+func refuses(unless, message, expression string) validation {
+	return validation{
 		Expression: unless, Message: message, MessageExpression: expression, Reason: new(metav1.StatusReasonForbidden),
 	}
 }
 
 // The operations of rules.
 var (
-	created = []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
-	updated = []admissionregistrationv1.OperationType{admissionregistrationv1.Update}
+	created = []operation{admissionregistrationv1.Create}
+	updated = []operation{admissionregistrationv1.Update}
 	written = slices.Concat(created, updated)
 )
 
 // rule returns a rule for resources of one group.
-func rule(group, version string, scope admissionregistrationv1.ScopeType, operations []admissionregistrationv1.OperationType, resources ...string) admissionregistrationv1.NamedRuleWithOperations {
-	return admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+func rule(group, version string, scope admissionregistrationv1.ScopeType, operations []operation, resources ...string) resourceRule {
+	return resourceRule{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
 		Operations: operations,
 		Rule:       admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: resources, Scope: new(scope)},
 	}}

@@ -243,9 +243,12 @@ func naive(t *testing.T, published *resourcev1.ResourceSlice, objects []*v1alpha
 			if found := class(compiled.Filter.Class); found != nil {
 				of = slicepatch.CompileClass(found)
 			}
-			if satisfied, err := compiled.Filter.Satisfies(of, driver, device); err == nil && satisfied {
-				matching = append(matching, compiled)
-			}
+			alone := slicepatch.See(&resourcev1.ResourceSliceSpec{Driver: driver, Devices: []resourcev1.Device{*device}})
+			compiled.Filter.Ask(of, alone, nil, func(_ int, satisfied bool, err error) {
+				if err == nil && satisfied {
+					matching = append(matching, compiled)
+				}
+			})
 		}
 		slices.SortFunc(matching, slicepatch.Compare)
 		patched, err := slicepatch.Combine(matching).Apply(driver, device)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/selector"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 	"github.com/tollgate-dev/tollgate/policy/validation"
 	"github.com/tollgate-dev/tollgate/webhook/review"
@@ -178,7 +179,7 @@ func (r request) claimFindings(ctx context.Context, current, old []resourcev1.De
 	found = append(found, marked...)
 	subject := r.claim(r.New)
 	judged := &tolerationReview{request: r, subject: subject, in: toleration.Input{
-		Claim: objectOf(subject), AddedDevices: requestWindows.all(windows),
+		Claim: objectOf(subject), OfDevices: true, Added: podWindows.all(windows),
 	}}
 	violations, err := judged.judge(ctx, r.claimTolerations(current, old)...)
 	if err != nil || len(violations) == 0 || consumer == nil {
@@ -203,9 +204,9 @@ func (r request) claimTolerations(current, old []resourcev1.DeviceRequest) []tol
 		if len(a.tolerations) == 0 {
 			continue
 		}
-		asked := toleration.Asked{Path: a.path.Child("tolerations"), Class: a.class, Devices: a.tolerations}
+		asked := toleration.Asked{Path: a.path.Child("tolerations"), Class: a.class, New: selector.FromDevices(a.tolerations)}
 		if had := before[a.path.String()]; had.class == a.class {
-			asked.OldDevices = had.tolerations
+			asked.Old = selector.FromDevices(had.tolerations)
 		}
 		list = append(list, asked)
 	}

@@ -163,7 +163,7 @@ type nodeRegistration struct {
 // and effect with another value gives way.
 func (n *nodeRegistration) add(registered []taint.Registered) {
 	for _, r := range registered {
-		added := corev1.Taint{Key: r.Taint.Key, Value: r.Taint.Value, Effect: r.Taint.Effect}
+		added := r.Taint
 		at := slices.IndexFunc(n.taints, func(t corev1.Taint) bool { return r.Same(&t) })
 		switch {
 		case at < 0:

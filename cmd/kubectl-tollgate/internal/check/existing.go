@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -24,6 +23,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy"
+	"github.com/tollgate-dev/tollgate/policy/selector"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
@@ -47,7 +47,7 @@ type existing struct {
 	// added are the tolerations of RuntimeClasses.
 	added []corev1.Toleration
 	// verdicts are the violations by equal input.
-	verdicts map[string][]toleration.Violation
+	verdicts map[string][]toleration.Ruling
 }
 
 // scan reads the objects in chunks, and judges them. The notes describe unreadable objects that
@@ -136,8 +136,9 @@ func judgeAll[L runtime.Object](
 
 // input is what the policies are asked about an object.
 type input struct {
-	toleration.AuditInput
+	toleration.Input
 
+	namespace *corev1.Namespace
 	// window is the annotation with the tolerations of mode Window.
 	window string
 	// path is the path of the spec with the tolerations or requests.
@@ -146,7 +147,14 @@ type input struct {
 
 func (in *input) pod(labels map[string]string, spec *corev1.PodSpec) {
 	in.Labels, in.ServiceAccount = labels, cmp.Or(spec.ServiceAccountName, "default")
-	in.HostNetwork, in.Tolerations = spec.HostNetwork, spec.Tolerations
+	in.HostNetwork = spec.HostNetwork
+	in.ask(toleration.Asked{Path: in.path.Child("tolerations"), New: spec.Tolerations})
+}
+
+func (in *input) ask(asked toleration.Asked) {
+	if len(asked.New) > 0 {
+		in.Asked = append(in.Asked, asked)
+	}
 }
 
 // inputOf returns the input for an object of a kind. It is empty for pods that are finished,
@@ -161,7 +169,7 @@ func inputOf(object client.Object, kind string) input {
 		}
 		in.pod(o.Labels, &o.Spec)
 		owner := metav1.GetControllerOf(o)
-		in.OfDaemonSet, in.window = owner != nil && owner.Kind == "DaemonSet", o.Annotations[v1alpha1.AnnotationWindow]
+		in.FromDaemonSetController, in.window = owner != nil && owner.Kind == "DaemonSet", o.Annotations[v1alpha1.AnnotationWindow]
 	case *resourcev1.ResourceClaim:
 		in.Labels, in.window = o.Labels, o.Annotations[v1alpha1.AnnotationWindow]
 	case *resourcev1.ResourceClaimTemplate:
@@ -171,8 +179,7 @@ func inputOf(object client.Object, kind string) input {
 		if template == nil {
 			return in
 		}
-		in.pod(template.Labels, &template.Spec)
-		in.OfDaemonSet = kind == "DaemonSet"
+		in.FromDaemonSetController = kind == "DaemonSet"
 		switch kind {
 		case "PodTemplate":
 			in.path = field.NewPath("template", "spec")
@@ -181,11 +188,11 @@ func inputOf(object client.Object, kind string) input {
 		default:
 			in.path = in.path.Child("template", "spec")
 		}
+		in.pod(template.Labels, &template.Spec)
 	}
 	for _, r := range requestsOf(object) {
-		if len(r.tolerations) > 0 {
-			in.Requests = append(in.Requests, toleration.Asked{Path: r.path.Child("tolerations"), Class: r.class, Devices: r.tolerations})
-		}
+		in.OfDevices = true
+		in.ask(toleration.Asked{Path: r.path.Child("tolerations"), Class: r.class, New: selector.FromDevices(r.tolerations)})
 	}
 	return in
 }
@@ -193,8 +200,8 @@ func inputOf(object client.Object, kind string) input {
 // judge adds the findings on an object to its result.
 func (e *existing) judge(ctx context.Context, object client.Object, result *Result) error {
 	in := inputOf(object, result.Kind)
-	in.Namespace = e.namespaces[object.GetNamespace()]
-	if len(in.Tolerations)+len(in.Requests) == 0 || in.Namespace == nil { // The namespace is being deleted.
+	in.namespace = e.namespaces[object.GetNamespace()]
+	if len(in.Asked) == 0 || in.namespace == nil { // The namespace is being deleted.
 		return nil
 	}
 	violations, err := e.violations(ctx, &in)
@@ -202,13 +209,10 @@ func (e *existing) judge(ctx context.Context, object client.Object, result *Resu
 		return fmt.Errorf("judge %s: %w", result, err)
 	}
 	for _, v := range violations {
-		at, spec := v.Field, e.policies[v.Policy]
-		if strings.HasPrefix(at, "tolerations[") {
-			at = in.path.String() + "." + at
-		}
+		spec := e.policies[v.Policy]
 		finding := policy.Finding{
 			Policy: policy.Ref("TolerationPolicy", v.Policy), Reason: policy.TolerationNotGranted, Actions: spec.ValidationActions,
-			Field: at, Value: v.Toleration, Problem: "no grant of the policy allows it", Remedy: spec.Message,
+			Field: v.Field, Value: v.Toleration, Problem: "no grant of the policy allows it", Remedy: spec.Message,
 		}
 		defaultActions(&finding.Actions)
 		result.Findings = append(result.Findings, finding)
@@ -218,15 +222,15 @@ func (e *existing) judge(ctx context.Context, object client.Object, result *Resu
 }
 
 // violations returns the violations of an input, and completes it.
-func (e *existing) violations(ctx context.Context, in *input) ([]toleration.Violation, error) {
+func (e *existing) violations(ctx context.Context, in *input) ([]toleration.Ruling, error) {
 	if !e.set.AuditNeedsLabels() {
 		in.Labels = nil
 	}
-	paths := make([]string, len(in.Requests)) // They are in the fields of violations.
-	for i := range in.Requests {
-		paths[i] = in.Requests[i].Path.String()
+	paths := make([]string, len(in.Asked)) // They are in the fields of violations.
+	for i := range in.Asked {
+		paths[i] = in.Asked[i].Path.String()
 	}
-	encoded, err := json.Marshal([]any{in.Namespace.Name, in.Labels, in.ServiceAccount, in.OfDaemonSet, in.HostNetwork, in.Tolerations, in.Requests, paths, in.window})
+	encoded, err := json.Marshal([]any{in.namespace.Name, in.Labels, in.ServiceAccount, in.FromDaemonSetController, in.HostNetwork, in.Asked, paths, in.window})
 	if err != nil {
 		return nil, fmt.Errorf("encode tolerations: %w", err)
 	}
@@ -234,13 +238,15 @@ func (e *existing) violations(ctx context.Context, in *input) ([]toleration.Viol
 	if cached, ok := e.verdicts[key]; ok {
 		return cached, nil
 	}
-	in.DefaultSeconds, in.Added = &e.defaults, slices.Clone(e.added)
+	in.DefaultSeconds = &e.defaults
+	if !in.OfDevices {
+		in.Added = slices.Clone(e.added)
+	}
 	// Tollgate adds the tolerations of mode Window, so they are not judged.
 	for _, w := range v1alpha1.ParseWindow(in.window) {
 		in.Added = append(in.Added, w.OfPod())
-		in.AddedDevices = append(in.AddedDevices, w.OfRequest())
 	}
-	found, err := e.set.Audit(ctx, in.AuditInput)
+	found, err := e.set.Audit(ctx, in.namespace, in.Input)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -188,7 +189,7 @@ func (c *Checker) JudgePod(ctx context.Context, workload cli.Object) (Result, bo
 	if err != nil {
 		return Result{Position: workload.Position, Kind: "Pod", Name: nameOf(object), Verdict: Undecided, Message: err.Error()}, true
 	}
-	by := Subject{User: policy.ServiceAccount(metav1.NamespaceSystem, controller)}
+	by := Subject{User: serviceaccount.MakeUsername(metav1.NamespaceSystem, controller)}
 	return c.Judge(ctx, cli.Object{Position: workload.Position, Unstructured: pod}, by), true
 }
 

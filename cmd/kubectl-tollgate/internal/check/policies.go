@@ -272,7 +272,7 @@ func (c *command) scanTolerations(ctx context.Context, clients *cli.Clients, nam
 	e := &existing{
 		Clients: clients, set: toleration.Compile(policies), policies: map[string]*v1alpha1.TolerationPolicySpec{},
 		defaults: settings.DefaultSeconds(c.config), namespace: namespace, tollgate: c.config.Namespace,
-		namespaces: map[string]*corev1.Namespace{}, verdicts: map[string][]toleration.Violation{},
+		namespaces: map[string]*corev1.Namespace{}, verdicts: map[string][]toleration.Ruling{},
 		take: func(result Result) { c.take(report, result) },
 	}
 	for _, p := range policies {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -29,7 +30,6 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
-	"github.com/tollgate-dev/tollgate/policy"
 )
 
 // world has the objects of the files, and reads all others from a cluster, if there is one. It
@@ -284,7 +284,7 @@ func includes(b *rbacv1.RoleBinding, who user.Info) bool {
 		case rbacv1.GroupKind:
 			return slices.Contains(who.GetGroups(), s.Name)
 		case rbacv1.ServiceAccountKind:
-			return policy.ServiceAccount(cmp.Or(s.Namespace, b.Namespace), s.Name) == who.GetName()
+			return serviceaccount.MakeUsername(cmp.Or(s.Namespace, b.Namespace), s.Name) == who.GetName()
 		default:
 			return false
 		}

@@ -193,7 +193,7 @@ func (w *World) standings(pod *corev1.Pod, spreading *spread.Spreading, all []sp
 	sets := map[string]*NodeSet{}
 	for i, node := range w.Nodes {
 		s := w.standing(spreading, pod, node, &all[i])
-		if s.Standing == Open && verdicts[i].Code != spread.Success {
+		if s.Standing == Open && verdicts[i].Code() != spread.Success {
 			s.Standing = TooFull
 		}
 		key := string(s.Standing) + " " + strings.Join(s.Taints, " ")

@@ -142,9 +142,9 @@ func (w *World) rulings(ctx context.Context, p *Pod, pod *corev1.Pod) error {
 	for _, t := range kept.Window.Tolerations() {
 		added = append(added, t.OfPod())
 	}
-	rulings, err := w.Policies.Tolerations.Rulings(ctx, toleration.AuditInput{
-		Namespace: w.Namespace, Labels: pod.Labels, ServiceAccount: pod.Spec.ServiceAccountName, Tolerations: pod.Spec.Tolerations,
-		OfDaemonSet: ofDaemonSet(pod), HostNetwork: pod.Spec.HostNetwork, Added: added,
+	rulings, err := w.Policies.Tolerations.Rulings(ctx, w.Namespace, toleration.Input{
+		Labels: pod.Labels, ServiceAccount: pod.Spec.ServiceAccountName, Asked: []toleration.Asked{{New: pod.Spec.Tolerations}},
+		FromDaemonSetController: ofDaemonSet(pod), HostNetwork: pod.Spec.HostNetwork, Added: added,
 	})
 	if err != nil {
 		return fmt.Errorf("ask TolerationPolicies about pod %s/%s: %w", pod.Namespace, pod.Name, err)

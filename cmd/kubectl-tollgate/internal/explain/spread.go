@@ -102,7 +102,7 @@ func measure(filtered *spread.Filtered, constraint int) Measure {
 	count := &filtered.Counts[constraint]
 	m := Measure{Minimum: count.Minimum(), Domains: len(count.Domains)}
 	for _, verdict := range filtered.Verdicts {
-		if skew := verdict.Skews[constraint]; !skew.Missing && !skew.Exceeds {
+		if verdict[constraint] == spread.Success {
 			m.Allows++
 		}
 	}
