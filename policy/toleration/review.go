@@ -25,8 +25,9 @@ type review struct {
 	// settled are the tolerations that are not judged: those added to the object, and those
 	// of its template, which was judged. It is nil where there are none.
 	settled sets.Set[identity]
-	// conditions are the evaluated conditions of policies.
-	conditions map[*compiled]condition
+	// conditions are the evaluated conditions of policies, by name. By pointer, each question would be
+	// allocated with the toleration that it points to.
+	conditions map[string]condition
 	// allowed are the answers of RBAC by key, the same for all policies.
 	allowed map[string]bool
 	// unavailable is the error of RBAC. It is not asked again then: an authorizer that is slow
@@ -324,14 +325,14 @@ func (h *review) condition(ctx context.Context, p *compiled) condition {
 	if p.conditions.Empty() {
 		return condition{holds: true}
 	}
-	if c, ok := h.conditions[p]; ok {
+	if c, ok := h.conditions[p.name]; ok {
 		return c
 	}
 	c := h.evaluate(ctx, p)
 	if h.conditions == nil {
-		h.conditions = map[*compiled]condition{}
+		h.conditions = map[string]condition{}
 	}
-	h.conditions[p] = c
+	h.conditions[p.name] = c
 	return c
 }
 
