@@ -82,13 +82,14 @@ func appendOnce(positions []int, position int) []int {
 	return append(positions, position)
 }
 
-// Candidates yields the policies that t may come under, ascending. It is small so that it is
-// inlined, and allocates nothing then.
+// Candidates yields the policies that t may come under, ascending.
 func (x Index) Candidates(t *Toleration) iter.Seq[int] {
-	return func(yield func(int) bool) { x.each(t, yield) }
+	return func(yield func(int) bool) { x.Each(t, yield) }
 }
 
-func (x Index) each(t *Toleration, yield func(int) bool) {
+// Each is Candidates as a call, until yield returns false. Unlike an iterator that is not inlined, it
+// never allocates t.
+func (x Index) Each(t *Toleration, yield func(int) bool) {
 	var lists [8][]int // two for each of at most four places
 	lists[0], lists[1] = x.at(t.Key, t)
 	if t.Key != every {

@@ -61,11 +61,19 @@ func (s *Set) guardsAny(in Input, counts func(*compiled) bool) bool {
 	h := newReview(in)
 	for i := range in.Asked {
 		for _, t := range h.fresh(&in.Asked[i]) {
-			for c := range s.guarding(&t) {
-				if counts(c) {
-					return true
-				}
+			if s.guards(&t, counts) {
+				return true
 			}
+		}
+	}
+	return false
+}
+
+// guards reports whether a policy for which counts holds guards t.
+func (s *Set) guards(t *selector.Toleration, counts func(*compiled) bool) bool {
+	for c := range s.guarding(t) {
+		if counts(c) {
+			return true
 		}
 	}
 	return false
@@ -74,12 +82,11 @@ func (s *Set) guardsAny(in Input, counts func(*compiled) bool) bool {
 // guarding yields the policies that guard t, in order.
 func (s *Set) guarding(t *selector.Toleration) iter.Seq2[*compiled, *selector.Selector] {
 	return func(yield func(*compiled, *selector.Selector) bool) {
-		for position := range s.index.Candidates(t) {
+		s.index.Each(t, func(position int) bool {
 			c := s.Policies[position]
-			if guard := c.guardOf(t); guard != nil && !yield(c, guard) {
-				return
-			}
-		}
+			guard := c.guardOf(t)
+			return guard == nil || yield(c, guard)
+		})
 	}
 }
 
@@ -203,13 +210,11 @@ func (s *Set) guardingTaint(taint *corev1.Taint) iter.Seq2[*compiled, *selector.
 			return
 		}
 		t := selector.OfTaint(taint)
-		for position := range s.index.Candidates(&t) {
+		s.index.Each(&t, func(position int) bool {
 			c := s.Policies[position]
 			guard := selector.Selecting(c.guards, v1alpha1.TaintTargetNode, "", taint.Key, taint.Value, taint.Effect)
-			if guard != nil && !yield(c, guard) {
-				return
-			}
-		}
+			return guard == nil || yield(c, guard)
+		})
 	}
 }
 
