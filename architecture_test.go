@@ -97,9 +97,8 @@ var edges = []exception{
 // impureImports are imports of packages with edges by pure packages.
 var impureImports = []exception{
 	{"evictor/checks", "evictor/decide", "asks about the reasons of a decision"},
-	{"evictor/checks", "evictor/breaker", "asks breakers"},
 	{"evictor/preview", "evictor/decide", "foretells with the decision of the evictor"},
-	{"evictor/preview", "evictor/breaker", "foretells with the limits of breakers, which are values"},
+	{"evictor/preview", "evictor/breaker", "reads approvals as breakers do, which are values"},
 }
 
 // impure are the packages, with all below, that pure code does not import.

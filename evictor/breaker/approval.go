@@ -23,7 +23,11 @@ const defaultExpiry = time.Hour
 
 // ExpiryOf returns when an approval can no longer be used.
 func ExpiryOf(a *v1alpha1.EvictionApproval) time.Time {
-	return a.CreationTimestamp.Add(cmp.Or(a.Spec.ExpiresAfter.Duration, defaultExpiry))
+	after := a.Spec.ExpiresAfter.Duration
+	if after <= 0 {
+		after = defaultExpiry
+	}
+	return a.CreationTimestamp.Add(after)
 }
 
 // CarrierOf returns the object that carries the approved taint, without its UID. It is zero for an approval of

@@ -84,5 +84,6 @@ func TestReasonsHaveTexts(t *testing.T) {
 		require.NotEmpty(t, reason.Explain("p"))
 		require.NotContains(t, reason.Explain("p"), "{")
 	}
+	require.Len(t, Reasons(), len(texts))
 	require.Equal(t, "EvictionPolicy p is paused. Set spec.paused to false to let them go", Paused.Explain("p"))
 }

@@ -1,10 +1,6 @@
 package checks
 
-import (
-	"maps"
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Reason is why a pod that has to leave by now is held. The values are metric labels.
 type Reason string
@@ -32,31 +28,52 @@ const (
 	Budget Reason = "budget"
 )
 
-// reasons are all reasons, as conditions have them, and why pods are held and what ends that. {policy} stands
-// for the EvictionPolicy.
-var reasons = map[Reason]struct{ condition, text string }{
-	Paused:    {"Paused", "{policy} is paused. Set spec.paused to false to let them go"},
-	Protected: {"Protected", "{policy} protects them. They stay until the taint goes, or spec.protect is changed"},
-	NodesDown: {"NodesDown", "every node is not ready or unreachable, which is hardly the fault of all of them. They go on when a node is back"},
-	Looping: {"Looping", "pods of the same controller are evicted because of it again and again. " +
-		"They go one after the other, more and more slowly; keep new pods off with the effect NoSchedule"},
-	TwinMissing:      {"TwinMissing", "nothing keeps new pods off yet. They go once the same taint stands there with the effect NoSchedule"},
-	NamespaceUnknown: {"NamespaceUnknown", "{policy} asks for labels of their namespace, which are not known yet"},
-	BreakerTripped: {"BreakerTripped", "the breaker of {policy} has let as many pods go as it may. " +
-		"Approve with an EvictionApproval for this object or for the policy, or raise spec.breaker"},
-	Budget: {"BudgetExceeded", "their PodDisruptionBudgets do not let them go. This is tried again and again, as {policy} says (method Evict)"},
+// texts say why pods are held and what ends that. {policy} stands for the EvictionPolicy.
+var texts = map[Reason]string{
+	Paused:    "{policy} is paused. Set spec.paused to false to let them go",
+	Protected: "{policy} protects them. They stay until the taint goes, or spec.protect is changed",
+	NodesDown: "every node is not ready or unreachable, which is hardly the fault of all of them. They go on when a node is back",
+	Looping: "pods of the same controller are evicted because of it again and again. " +
+		"They go one after the other, more and more slowly; keep new pods off with the effect NoSchedule",
+	TwinMissing:      "nothing keeps new pods off yet. They go once the same taint stands there with the effect NoSchedule",
+	NamespaceUnknown: "{policy} asks for labels of their namespace, which are not known yet",
+	BreakerTripped: "the breaker of {policy} has let as many pods go as it may. " +
+		"Approve with an EvictionApproval for this object or for the policy, or raise spec.breaker",
+	Budget: "their PodDisruptionBudgets do not let them go. This is tried again and again, as {policy} says (method Evict)",
 }
 
 // Reasons returns all reasons.
-func Reasons() []Reason { return slices.Collect(maps.Keys(reasons)) }
+func Reasons() []Reason {
+	return []Reason{Paused, Protected, NodesDown, Looping, TwinMissing, NamespaceUnknown, BreakerTripped, Budget}
+}
 
 // Condition returns the reason as conditions have it.
-func (r Reason) Condition() string { return reasons[r].condition }
+func (r Reason) Condition() string {
+	switch r {
+	case Paused:
+		return "Paused"
+	case Protected:
+		return "Protected"
+	case NodesDown:
+		return "NodesDown"
+	case Looping:
+		return "Looping"
+	case TwinMissing:
+		return "TwinMissing"
+	case NamespaceUnknown:
+		return "NamespaceUnknown"
+	case BreakerTripped:
+		return "BreakerTripped"
+	case Budget:
+		return "BudgetExceeded"
+	}
+	return "Held"
+}
 
 // Explain returns why pods are held and what ends that. Policy is the name of the EvictionPolicy
 // that holds them, empty for none.
 func (r Reason) Explain(policy string) string {
-	return strings.ReplaceAll(reasons[r].text, "{policy}", "EvictionPolicy "+policy)
+	return strings.ReplaceAll(texts[r], "{policy}", "EvictionPolicy "+policy)
 }
 
 // FoundByRequest reports whether only an attempt to evict tells that the pod is held no longer.
