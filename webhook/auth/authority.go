@@ -5,14 +5,12 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
@@ -202,22 +200,49 @@ func specOf(attributes authorizer.Attributes) authorizationv1.SubjectAccessRevie
 		Subresource: attributes.GetSubresource(),
 		Name:        attributes.GetName(),
 	}
-	// Requirements only narrow a question. Those that cannot be read are left out, and the question
-	// is the wider one. The API server parses what is written out here.
+	// Requirements only narrow a question. Those that cannot be read or written are left out,
+	// and the question is the wider one.
 	if required, _ := attributes.GetFieldSelector(); len(required) > 0 {
-		terms := make([]string, len(required))
-		for i, r := range required {
-			terms[i] = r.Field + string(r.Operator) + fields.EscapeValue(r.Value)
+		var list []metav1.FieldSelectorRequirement
+		for _, r := range required {
+			if operator, ok := fieldOperators[r.Operator]; ok {
+				list = append(list, metav1.FieldSelectorRequirement{Key: r.Field, Operator: operator, Values: []string{r.Value}})
+			}
 		}
-		spec.ResourceAttributes.FieldSelector = &authorizationv1.FieldSelectorAttributes{RawSelector: strings.Join(terms, ",")}
+		if len(list) > 0 {
+			spec.ResourceAttributes.FieldSelector = &authorizationv1.FieldSelectorAttributes{Requirements: list}
+		}
 	}
 	if required, _ := attributes.GetLabelSelector(); len(required) > 0 {
-		spec.ResourceAttributes.LabelSelector = &authorizationv1.LabelSelectorAttributes{
-			RawSelector: labels.NewSelector().Add(required...).String(),
+		var list []metav1.LabelSelectorRequirement
+		for _, r := range required {
+			if operator, ok := labelOperators[r.Operator()]; ok {
+				requirement := metav1.LabelSelectorRequirement{Key: r.Key(), Operator: operator}
+				if operator == metav1.LabelSelectorOpIn || operator == metav1.LabelSelectorOpNotIn {
+					requirement.Values = r.Values().List()
+				}
+				list = append(list, requirement)
+			}
+		}
+		if len(list) > 0 {
+			spec.ResourceAttributes.LabelSelector = &authorizationv1.LabelSelectorAttributes{Requirements: list}
 		}
 	}
 	return spec
 }
+
+// The operators of selectors as a review has them.
+var (
+	fieldOperators = map[selection.Operator]metav1.FieldSelectorOperator{
+		selection.Equals: metav1.FieldSelectorOpIn, selection.DoubleEquals: metav1.FieldSelectorOpIn, selection.In: metav1.FieldSelectorOpIn,
+		selection.NotEquals: metav1.FieldSelectorOpNotIn, selection.NotIn: metav1.FieldSelectorOpNotIn,
+	}
+	labelOperators = map[selection.Operator]metav1.LabelSelectorOperator{
+		selection.Equals: metav1.LabelSelectorOpIn, selection.DoubleEquals: metav1.LabelSelectorOpIn, selection.In: metav1.LabelSelectorOpIn,
+		selection.NotEquals: metav1.LabelSelectorOpNotIn, selection.NotIn: metav1.LabelSelectorOpNotIn,
+		selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
+	}
+)
 
 // key tells questions apart: it is a digest of a whole question, so that the names and tokens of
 // users are not kept.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -34,8 +35,17 @@ func TestAQuestionIsPutWhole(t *testing.T) {
 		Extra: map[string]authorizationv1.ExtraValue{"y": {"2"}, "x": {"1", "0"}},
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: "shop", Verb: "list", Group: "apps", Version: "v1", Resource: "deployments", Subresource: "scale", Name: "web",
-			FieldSelector: &authorizationv1.FieldSelectorAttributes{RawSelector: "spec.nodeName=n1,status.phase!=Failed"},
-			LabelSelector: &authorizationv1.LabelSelectorAttributes{RawSelector: "app=web,!old,size>3,spot,tier!=db,zone in (a,b)"},
+			FieldSelector: &authorizationv1.FieldSelectorAttributes{Requirements: []metav1.FieldSelectorRequirement{
+				{Key: "spec.nodeName", Operator: metav1.FieldSelectorOpIn, Values: []string{"n1"}},
+				{Key: "status.phase", Operator: metav1.FieldSelectorOpNotIn, Values: []string{"Failed"}},
+			}},
+			LabelSelector: &authorizationv1.LabelSelectorAttributes{Requirements: []metav1.LabelSelectorRequirement{
+				{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web"}},
+				{Key: "old", Operator: metav1.LabelSelectorOpDoesNotExist},
+				{Key: "spot", Operator: metav1.LabelSelectorOpExists},
+				{Key: "tier", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"db"}},
+				{Key: "zone", Operator: metav1.LabelSelectorOpIn, Values: []string{"a", "b"}},
+			}},
 		},
 	}, specOf(whole(t)))
 
