@@ -10,6 +10,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -224,10 +225,14 @@ func (r request) templateOf(ctx context.Context, owner *metav1.OwnerReference) (
 	}
 	name := annotation(&r.Fields, r.New, resourcev1.PodResourceClaimAnnotation)
 	i := slices.IndexFunc(claims, func(c corev1.PodResourceClaim) bool { return c.Name == name })
-	if i < 0 || claims[i].ResourceClaimTemplateName == nil {
+	if i < 0 {
 		return nil, nil
 	}
-	return r.claimed.claimTemplate(ctx, r.Namespace, *claims[i].ResourceClaimTemplateName)
+	template := ptr.Deref(claims[i].ResourceClaimTemplateName, "")
+	if template == "" {
+		return nil, nil
+	}
+	return r.claimed.claimTemplate(ctx, r.Namespace, template)
 }
 
 // annotation returns the value of an annotation of an object; empty for none.

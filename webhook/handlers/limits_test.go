@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -319,4 +320,25 @@ func TestALimitThatOnlyWarns(t *testing.T) {
 	response := b.taints(t, "n1", false, b.taintNow("example.com/broken"))
 	require.True(t, response.Allowed)
 	require.Len(t, response.Warnings, 2)
+}
+
+func TestARuleThatDoesNotDecodeDoesNotCountAgainstTheNextOnes(t *testing.T) {
+	b := newBlast(t, limiting(v1alpha1.TaintLimits{MaxAffectedPods: new(int32(1))}))
+	b.user("u0", "x0")
+	b.user("u1", "x1")
+	ask := func(object string) (admission.Response, error) {
+		review := asUser(deviceReview(t, "devicetaintrules", "v1", object, ""), "ann", "sre")
+		review.Request.Name = ""
+		req, err := readRequest(marshal(t, review))
+		require.NoError(t, err)
+		return answer(t.Context(), b.reviewer().handler(request.validateRule), req)
+	}
+	rule := func(device string) string {
+		return ruleJSON(`{"device":"`+device+`"}`, "example.com/broken", "NoExecute")
+	}
+	_, err := ask(strings.Replace(rule("x0"), `"name":"r"`, `"name":5`, 1))
+	require.ErrorContains(t, err, "metadata.name: not a string")
+	got, err := ask(rule("x1"))
+	require.NoError(t, err)
+	require.True(t, got.Allowed, "%v", got.Result)
 }

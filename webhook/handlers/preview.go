@@ -179,7 +179,10 @@ func (p *Preview) rule(ctx context.Context, r request, in taint.Input, old, curr
 // writtenName returns the name of the object that is written. Where it is still to be generated, it
 // is one that nothing can have.
 func (r request) writtenName() string {
-	return cmp.Or(r.Name, r.Text(r.New, "metadata", "name"), unnamed)
+	if r.Name != "" {
+		return r.Name
+	}
+	return cmp.Or(r.Text(r.New, "metadata", "name"), unnamed)
 }
 
 // unnamed is no valid name.

@@ -50,6 +50,6 @@ func (r request) enforce(
 		return Result{}, err
 	}
 	result = decided(slices.Concat(result.Findings, seen.Findings), slices.Concat(warnings, seen.warnings), r.policies)
-	seen.Settle(result.Verdict == policy.Allowed)
+	seen.Settle(result.Verdict == policy.Allowed && r.Err() == nil)
 	return result, nil
 }
