@@ -85,6 +85,12 @@ type world struct {
 	constraints []corev1.TopologySpreadConstraint
 }
 
+// messages are what the scheduler says of nodes with a code.
+var messages = map[spread.Code]string{
+	spread.Unschedulable:                "node(s) didn't match pod topology spread constraints",
+	spread.UnschedulableAndUnresolvable: "node(s) didn't match pod topology spread constraints (missing required label)",
+}
+
 // place creates a pod and holds what becomes of it against Filter. It is false for one
 // that stays pending, which is gone then, so that it is not placed later.
 func (w *world) place(t *testing.T, n int) bool {
@@ -101,19 +107,19 @@ func (w *world) place(t *testing.T, n int) bool {
 	if pod.Spec.NodeName != "" {
 		at := slices.IndexFunc(w.nodes, func(n corev1.Node) bool { return n.Name == pod.Spec.NodeName })
 		require.True(t, usable(created, &w.nodes[at]), "the scheduler chose %s", pod.Spec.NodeName)
-		require.Equal(t, spread.Success, verdicts[at].Code, "%s: %+v\n%s", pod.Spec.NodeName, verdicts[at], w.describe(created))
+		require.Equal(t, spread.Success, verdicts[at].Code(), "%s: %+v\n%s", pod.Spec.NodeName, verdicts[at], w.describe(created))
 		return true
 	}
 	codes := map[spread.Code]int{}
 	for i := range w.nodes {
 		if usable(created, &w.nodes[i]) {
-			codes[verdicts[i].Code]++
+			codes[verdicts[i].Code()]++
 		}
 	}
 	require.Zero(t, codes[spread.Success], "%s\n%s", refusal(pod), w.describe(created))
 	for code, n := range codes {
 		// One message is the beginning of the other, so the end counts.
-		require.Regexp(t, regexp.QuoteMeta(fmt.Sprintf("%d %s", n, code.Message()))+"[,.]", refusal(pod), w.describe(created))
+		require.Regexp(t, regexp.QuoteMeta(fmt.Sprintf("%d %s", n, messages[code]))+"[,.]", refusal(pod), w.describe(created))
 	}
 	remove(t, w.client, pod)
 	return false

@@ -217,12 +217,19 @@ func surfaceConditions(t *testing.T, code source) []string {
 	for _, pkg := range code.sorted() {
 		var fillsIn bool
 		pkg.inspect(func(at place, node ast.Node) {
+			if call, ok := node.(*ast.CallExpr); ok { // of an apply configuration
+				switch calleeOf(call) {
+				case "WithType":
+					types.from(at, call.Args[0])
+				case "WithReason":
+					reasons.from(at, call.Args[0])
+				}
+			}
 			literal, ok := node.(*ast.CompositeLit)
 			if !ok || !isCondition(at, literal.Type) {
 				return
 			}
-			_, isPatch := literal.Type.(*ast.Ident)
-			fillsIn = fillsIn || !isPatch
+			fillsIn = true
 			if kind := fieldOf(at, literal, "Type"); kind != nil {
 				types.from(at, kind)
 			}
@@ -237,15 +244,10 @@ func surfaceConditions(t *testing.T, code source) []string {
 	return append(linesOf(t, "type", types), linesOf(t, "reason", reasons)...)
 }
 
-// isCondition reports whether a type is Condition, or its apply configuration.
+// isCondition reports whether a type is Condition.
 func isCondition(at place, expr ast.Expr) bool {
-	switch expr := expr.(type) {
-	case *ast.SelectorExpr:
-		return foreign(expr, scope{file: at.file}) == "k8s.io/apimachinery/pkg/apis/meta/v1.Condition"
-	case *ast.Ident:
-		return expr.Name == "conditionPatch"
-	}
-	return false
+	selector, ok := expr.(*ast.SelectorExpr)
+	return ok && foreign(selector, scope{file: at.file}) == "k8s.io/apimachinery/pkg/apis/meta/v1.Condition"
 }
 
 // reasonArguments are the indices of the reason among the arguments of functions that write
