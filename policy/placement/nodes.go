@@ -71,7 +71,8 @@ func (m Matching) needs() []need {
 			}
 			before := merged[n.Key]
 			n.Values, n.selector = sortedSet(slices.Concat(before.Values, n.Values)), before.selector || n.selector
-			n.policies = append(before.policies, c.name)
+			before.policies = append(before.policies, c.name)
+			n.policies = before.policies
 			merged[n.Key] = n
 		}
 	}

@@ -103,7 +103,7 @@ func (s *Set) kept(c NodeChange) []policy.Finding {
 		has := func(n *Node) bool {
 			return slices.ContainsFunc(n.Taints, func(t corev1.Taint) bool { return r.Is(&t) })
 		}
-		if has(c.New) || c.Old != nil && !(r.Reconcile && has(c.Old)) {
+		if has(c.New) || c.Old != nil && (!r.Reconcile || !has(c.Old)) {
 			continue
 		}
 		f := policy.Finding{

@@ -29,7 +29,7 @@ type RuleChange struct {
 // changes the taint, and deletion of the rule removes it. A new owner reference of an
 // existing rule also counts as removal, because the garbage collector deletes the rule when
 // the owner is gone.
-func (c RuleChange) Writes() []Write {
+func (c *RuleChange) Writes() []Write {
 	writes := c.specWrites()
 	if c.Adopted && c.Old != nil {
 		writes = append(writes, Write{Operation: v1alpha1.TaintRemove, Old: ofRule(c.Old), Path: field.NewPath("metadata", "ownerReferences")})
@@ -37,7 +37,7 @@ func (c RuleChange) Writes() []Write {
 	return writes
 }
 
-func (c RuleChange) specWrites() []Write {
+func (c *RuleChange) specWrites() []Write {
 	path := field.NewPath("spec", "taint")
 	switch {
 	case c.New == nil && c.Old == nil:
@@ -188,9 +188,9 @@ func severity(effect corev1.TaintEffect) int {
 		return 1
 	case corev1.TaintEffectNoExecute:
 		return 2
-	default:
-		return unknownSeverity
+	case corev1.TaintEffectPreferNoSchedule: // Devices do not have it.
 	}
+	return unknownSeverity
 }
 
 func (c *RuleChange) sameSelector() bool {

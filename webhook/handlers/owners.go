@@ -111,7 +111,7 @@ func (o *owners) of(ctx context.Context, namespace string, owner *metav1.OwnerRe
 	}
 	empty, err := scheme.Scheme.New(schema.GroupVersionKind{Group: version.Group, Version: "v1", Kind: owner.Kind})
 	if err != nil {
-		return inheritance{}, nil // It is no kind of Kubernetes.
+		return inheritance{}, nil //nolint:nilerr // It is no kind of Kubernetes.
 	}
 	if _, inherited := podTemplateOf(empty); !inherited {
 		return inheritance{}, nil

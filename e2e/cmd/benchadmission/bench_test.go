@@ -64,10 +64,10 @@ func TestReviewsAreComparedByRound(t *testing.T) {
 		allocated: map[string]float64{constant: 1000, bare: 3000, "tollgate": 1200},
 	}})
 	require.Equal(t, []report.Row{
-		{Label: "constant answer", Cells: []string{"10", "0.10", "1.0", "1.0"}},
-		{Label: "bare", Cells: []string{"100", "1.00", "10.0", "3.0"}},
+		{Label: "constant answer", Cells: []string{"10", "0.10", "1.0", "1.00"}},
+		{Label: "bare", Cells: []string{"100", "1.00", "10.0", "3.00"}},
 		{Label: "Tollgate, validating"},
-		{Label: "  no policy", Cells: []string{"30 (20 to 40)", "0.30 (0.20 to 0.40)", "3.0 (2.0 to 4.0)", "1.2"}},
+		{Label: "  no policy", Cells: []string{"30 (20 to 40)", "0.30 (0.20 to 0.40)", "3.0 (2.0 to 4.0)", "1.20"}},
 	}, table.Rows)
 }
 

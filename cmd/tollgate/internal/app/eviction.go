@@ -70,7 +70,7 @@ func (f *evictionState) watchesRules() bool { return f.devices != nil && !f.devi
 
 // addEvictor adds the watches of pods, nodes and devices, and for the leader the evictor and the
 // status controller of DeviceTaintRules. Admission does not wait for the list of pods.
-func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evictionState, error) { //nolint:gocyclo // Straight-line wiring.
+func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evictionState, error) {
 	nodes, withDevices := p.features.Enabled(settings.NodeTaintEviction), p.features.Enabled(settings.DeviceTaintEviction)
 	if !nodes && !withDevices {
 		return &evictionState{}, nil
