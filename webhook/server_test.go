@@ -245,7 +245,6 @@ func TestE06AReviewThatIsUnderWayIsFinished(t *testing.T) {
 				require.NoError(t, client.Close())
 				require.NoError(t, server.Close())
 				require.ErrorIs(t, <-served, http.ErrServerClosed)
-				time.Sleep(time.Second) // A connection whose request was refused is kept for half of that.
 			})
 		})
 	}
