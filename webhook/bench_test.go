@@ -149,6 +149,7 @@ func TestAReviewAllocatesLittle(t *testing.T) {
 		"a policy that grants by expression":           {guarding(1, all, expression), Validate, 155},
 		"a thousand that grant by the same expression": {guarding(1000, all, expression), Validate, 155},
 		"a policy that gives pods a node selector":     {policyset.None().WithPlacement(givingShare(1, all)), Mutate, 115},
+		"a thousand that give pods the same":           {policyset.None().WithPlacement(givingShare(1000, all)), Mutate, 115},
 	} {
 		t.Run(name, func(t *testing.T) {
 			endpoint := tt.endpoint(withPolicies(tt.policies))

@@ -41,10 +41,10 @@ func (m Matching) deviceTolerations() []given[resourcev1.DeviceToleration] {
 	var all []given[resourcev1.DeviceToleration]
 	for _, c := range m.policies {
 		for i := range c.claim {
-			all = append(all, given[resourcev1.DeviceToleration]{&c.claim[i], c.name})
+			all = join(all, given[resourcev1.DeviceToleration]{&c.claim[i], c.name}, coversDevice)
 		}
 	}
-	return union(all, coversDevice)
+	return all
 }
 
 // JudgeClaim returns what is to be said about a claim as it would be stored: which

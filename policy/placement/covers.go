@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -61,22 +62,13 @@ type given[T any] struct {
 	policy string
 }
 
-// union returns everything that the policies give except what another item covers. The order
-// is that of the policies.
-func union[T any](all []given[T], covers func(have, want *T) bool) []given[T] {
-	var kept []given[T]
-	for i, want := range all {
-		covered := false
-		for j := 0; j < len(all) && !covered; j++ {
-			have := all[j]
-			// Of those that cover each other the first is kept.
-			covered = i != j && covers(have.value, want.value) && (j < i || !covers(want.value, have.value))
-		}
-		if !covered {
-			kept = append(kept, want)
-		}
+// join adds a value to those of earlier policies, unless one of them covers it, in the place of
+// those that it covers.
+func join[T any](all []given[T], value given[T], covers func(have, want *T) bool) []given[T] {
+	if slices.ContainsFunc(all, func(have given[T]) bool { return covers(have.value, value.value) }) {
+		return all
 	}
-	return kept
+	return append(slices.DeleteFunc(all, func(have given[T]) bool { return covers(value.value, have.value) }), value)
 }
 
 // lacking returns the wanted items that no item of have covers.

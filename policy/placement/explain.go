@@ -119,11 +119,11 @@ func (m Matching) each(additions *PodAdditions, visit func(policies []string, fi
 		visit([]string{t.policy}, fieldTolerations, tolerationWords(t.value))
 	}
 	for _, l := range additions.NodeSelector {
-		visit(l.policies, "spec.nodeSelector", requirementWords(new(inValues(l.Key, l.Value))))
+		visit(m.authorsOf(new(inValues(l.Key, l.Value))), "spec.nodeSelector", requirementWords(new(inValues(l.Key, l.Value))))
 	}
 	for _, t := range additions.Terms {
 		for i := range t.needs {
-			visit(t.needs[i].policies, termPath(t.Index), requirementWords(&t.needs[i].NodeSelectorRequirement))
+			visit(m.authorsOf(&t.needs[i].NodeSelectorRequirement), termPath(t.Index), requirementWords(&t.needs[i].NodeSelectorRequirement))
 		}
 	}
 	for _, set := range additions.Spread {

@@ -25,11 +25,7 @@ func (m Matching) JudgePod(pod Pod) []policy.Finding {
 }
 
 func (m Matching) judgePod(pod Pod, to *report) {
-	var needs []need
-	if !pod.FromDaemonSetController {
-		needs = m.needs()
-	}
-	s, lacks := newSteering(needs, pod.Spec), m.GivePod(pod)
+	s, lacks := m.steering(pod), m.GivePod(pod)
 	s.contradictions(to)
 	m.missingGates(pod, &lacks, to)
 	// From here on nothing refuses.
@@ -60,7 +56,7 @@ func (s *steering) contradictions(to *report) {
 	for _, c := range s.conflicts() {
 		f := policy.Finding{
 			Reason:  policy.PlacementContradicted,
-			Policy:  refsTo(s.authors(c.key)),
+			Policy:  refsTo(s.authors(func(own *need) bool { return own.Key == c.key })),
 			Field:   "spec.nodeSelector",
 			Value:   requirementWords(&c.own),
 			Problem: "contradicts the policy, which steers the pod to nodes with " + needsWords(about(c.key, s.wanted)),
@@ -80,7 +76,7 @@ func (s *steering) inconsistencies(to *report) {
 		if wanted := about(key, s.wanted); !satisfiable(wanted) {
 			to.add(warning(policy.Finding{
 				Reason:  policy.PlacementContradicted,
-				Policy:  refsTo(s.authors(key)),
+				Policy:  refsTo(s.authors(func(own *need) bool { return own.Key == key })),
 				Field:   "spec.affinity",
 				Value:   needsWords(wanted),
 				Problem: "no node can satisfy what the policies require together, so the pod will not be scheduled",
@@ -88,17 +84,6 @@ func (s *steering) inconsistencies(to *report) {
 			}))
 		}
 	}
-}
-
-// authors returns the policies with needs about a label.
-func (s *steering) authors(key string) []string {
-	var names []string
-	for i := range s.needs {
-		if s.needs[i].Key == key {
-			names = append(names, s.needs[i].policies...)
-		}
-	}
-	return sortedSet(names)
 }
 
 // missing warns of missing additions other than gates.

@@ -118,7 +118,7 @@ func (s *Set) matching(ctx context.Context, x *index, subject *Subject) (Matchin
 	if err != nil {
 		return Matching{}, err
 	}
-	var found Matching
+	found := Matching{policies: make([]*compiled, 0, len(positions))}
 	for _, position := range positions {
 		c := s.Policies[position]
 		ok, err := a.matches(ctx, &c.match)

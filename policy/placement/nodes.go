@@ -9,14 +9,13 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-// need is a requirement on the nodes of a pod, and the policies that it comes from.
+// need is a requirement of policies on the nodes of a pod.
 type need struct {
 	corev1.NodeSelectorRequirement
 
 	// selector says that it is one value, to be written as a nodeSelector where it
 	// can be.
 	selector bool
-	policies []string
 }
 
 // compileNodes returns the valid requirements of a policy, at most one for each label that names
@@ -57,43 +56,68 @@ func sortedSet(values []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(values)))
 }
 
-// needs returns the requirements of all policies, sorted. The values of a label are merged,
-// so that the pod may go where one of the policies steers it.
+// needs returns the requirements of all policies, sorted, each once. The values of a label are
+// merged, so that the pod may go where one of the policies steers it.
 func (m Matching) needs() []need {
-	merged := map[string]need{}
 	var all []need
+	named := map[string]int{} // the position in all of the requirement that names values of a label
 	for _, c := range m.policies {
 		for _, n := range c.pod.nodes {
-			n.policies = []string{c.name}
-			if n.Operator != corev1.NodeSelectorOpIn {
+			at, again := named[n.Key]
+			switch {
+			case n.Operator != corev1.NodeSelectorOpIn:
 				all = append(all, n)
-				continue
+			case again:
+				all[at].selector = all[at].selector || n.selector
+				all[at].Values = withValues(all[at].Values, n.Values)
+			default:
+				named[n.Key] = len(all)
+				n.Values = slices.Clone(n.Values)
+				all = append(all, n)
 			}
-			before := merged[n.Key]
-			n.Values, n.selector = sortedSet(slices.Concat(before.Values, n.Values)), before.selector || n.selector
-			before.policies = append(before.policies, c.name)
-			n.policies = before.policies
-			merged[n.Key] = n
 		}
 	}
-	for _, n := range merged {
-		n.selector = n.selector && len(n.Values) == 1
-		all = append(all, n)
+	for i := range all {
+		all[i].selector = all[i].selector && len(all[i].Values) == 1
 	}
-	// Equal needs become one. They are sorted, and equal ones by policy.
 	compare := func(a, b need) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
 	}
-	slices.SortStableFunc(all, compare)
-	var compact []need
-	for _, n := range all {
-		if last := len(compact) - 1; last >= 0 && compare(compact[last], n) == 0 {
-			compact[last].policies = slices.Compact(append(slices.Clone(compact[last].policies), n.policies...))
-			continue
+	slices.SortFunc(all, compare)
+	return slices.CompactFunc(all, func(a, b need) bool { return compare(a, b) == 0 })
+}
+
+// withValues inserts the values that a sorted list does not have yet.
+func withValues(sorted, values []string) []string {
+	for _, value := range values {
+		if at, found := slices.BinarySearch(sorted, value); !found {
+			sorted = slices.Insert(sorted, at, value)
 		}
-		compact = append(compact, n)
 	}
-	return compact
+	return sorted
+}
+
+// authors returns the names, sorted, of the policies that have a requirement like this.
+func (m Matching) authors(like func(*need) bool) []string {
+	var names []string
+	for _, c := range m.policies {
+		for i := range c.pod.nodes {
+			if like(&c.pod.nodes[i]) {
+				names = append(names, c.name)
+				break
+			}
+		}
+	}
+	return names
+}
+
+// authorsOf returns the policies that a need comes from: those that require the same, or for a
+// list of values, those that name values of the label.
+func (m Matching) authorsOf(n *corev1.NodeSelectorRequirement) []string {
+	return m.authors(func(own *need) bool {
+		return own.Key == n.Key && own.Operator == n.Operator &&
+			(n.Operator == corev1.NodeSelectorOpIn || slices.Equal(own.Values, n.Values))
+	})
 }
 
 // about returns the requirements on one label.
@@ -109,6 +133,8 @@ func about(key string, requirements []corev1.NodeSelectorRequirement) []corev1.N
 
 // steering compares the needs of policies with the requirements of a pod.
 type steering struct {
+	Matching
+
 	needs []need
 	// wanted are the requirements of the needs, keys the labels that they are about, sorted.
 	wanted []corev1.NodeSelectorRequirement
@@ -118,13 +144,17 @@ type steering struct {
 	terms []corev1.NodeSelectorTerm
 }
 
-func newSteering(needs []need, spec *corev1.PodSpec) *steering {
-	s := &steering{needs: needs, spec: spec}
-	for i := range needs {
-		s.wanted, s.keys = append(s.wanted, needs[i].NodeSelectorRequirement), append(s.keys, needs[i].Key)
+// steering returns no needs for a pod of the DaemonSet controller.
+func (m Matching) steering(pod Pod) *steering {
+	s := &steering{Matching: m, spec: pod.Spec}
+	if !pod.FromDaemonSetController {
+		s.needs = m.needs()
+	}
+	for i := range s.needs {
+		s.wanted, s.keys = append(s.wanted, s.needs[i].NodeSelectorRequirement), append(s.keys, s.needs[i].Key)
 	}
 	s.keys = slices.Compact(s.keys)
-	if required := required(spec.Affinity); required != nil {
+	if required := required(pod.Spec.Affinity); required != nil {
 		s.terms = required.NodeSelectorTerms
 	}
 	return s
@@ -244,7 +274,7 @@ func (s *steering) steer(to *PodAdditions) {
 	added := map[string]string{}
 	for _, n := range slices.DeleteFunc(slices.Clone(s.needs), s.met) {
 		if _, own := s.spec.NodeSelector[n.Key]; n.selector && !own {
-			to.NodeSelector = append(to.NodeSelector, Labelled{Key: n.Key, Value: n.Values[0], policies: n.policies})
+			to.NodeSelector = append(to.NodeSelector, Labelled{Key: n.Key, Value: n.Values[0]})
 			added[n.Key] = n.Values[0]
 			continue
 		}

@@ -40,8 +40,6 @@ type PodAdditions struct {
 // Labelled is a label with its value.
 type Labelled struct {
 	Key, Value string
-
-	policies []string
 }
 
 // Term is what is appended to a required term of node affinity.
@@ -85,9 +83,7 @@ func (m Matching) GivePod(pod Pod) PodAdditions {
 		// A pod that is put on a node by name may not have gates (SD-01).
 		m.giveGates(pod.Spec, &additions)
 	}
-	if !pod.FromDaemonSetController {
-		newSteering(m.needs(), pod.Spec).steer(&additions)
-	}
+	m.steering(pod).steer(&additions)
 	m.giveSpread(pod.Spec, &additions)
 	return additions
 }
@@ -96,10 +92,10 @@ func (m Matching) giveTolerations(spec *corev1.PodSpec, to *PodAdditions) {
 	var all []given[corev1.Toleration]
 	for _, c := range m.policies {
 		for i := range c.pod.tolerations {
-			all = append(all, given[corev1.Toleration]{&c.pod.tolerations[i], c.name})
+			all = join(all, given[corev1.Toleration]{&c.pod.tolerations[i], c.name}, covers)
 		}
 	}
-	to.tolerations = lacking(spec.Tolerations, union(all, covers), covers)
+	to.tolerations = lacking(spec.Tolerations, all, covers)
 	for _, t := range to.tolerations {
 		to.Tolerations = append(to.Tolerations, *t.value)
 	}
