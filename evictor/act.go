@@ -16,16 +16,15 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// heldUpAfter is how many attempts have to fail in a row before an event tells of
-// it: one that fails now and then is nobody's concern.
+// heldUpAfter is the number of failed attempts in a row after which an event reports them.
 const heldUpAfter = 5
 
-// blockedBase is the first wait of a pod that its budget does not let go. It doubles
-// up to checks.Recheck; that a budget allows more is told by the watch.
+// blockedBase is the first wait of a pod whose budget refuses the eviction. It doubles up to
+// checks.Recheck. The pod is woken earlier when the watch reports that the budget allows more.
 const blockedBase = time.Second
 
-// act makes the requests of one attempt to evict a pod, and ends what the checks have given. If a
-// budget blocks the pod, the reasons that this holds are added to held.
+// act makes the requests of one attempt to evict a pod, and processes the answers. If a budget
+// blocks the pod, it adds the reasons that the budget holds to held.
 func (e *Evictor) act(ctx context.Context, goal *target, pass checks.Pass, held heldReasons) (blocked bool, err error) {
 	key := goal.pod.Key
 	how, done, err := e.request(ctx, goal, pass)
@@ -55,17 +54,17 @@ func (e *Evictor) act(ctx context.Context, goal *target, pass checks.Pass, held 
 		}
 	case act.Unfinished:
 	}
-	e.PodsChanged(e.book.recover(e.local.Now()))
+	e.PodsChanged(e.state.recover(e.local.Now()))
 	return false, nil
 }
 
-// request makes the requests, and tells the checks how they ended. After a panic during the requests the pod
-// may have left.
+// request makes the requests, and reports to the checks how they ended. After a panic during the
+// requests it reports that the pod has left, because it may have.
 func (e *Evictor) request(ctx context.Context, goal *target, pass checks.Pass) (how act.Method, done act.Attempt, err error) {
 	end := checks.Stayed
 	defer func() { pass.End(e.now(), end) }()
 	what := e.order(goal)
-	e.book.try(goal.pod.Key, what.Method)
+	e.state.try(goal.pod.Key, what.Method)
 	end = checks.Left
 	done, err = e.effector.Evict(ctx, what)
 	if !done.MayHaveWorked(err) {
@@ -74,11 +73,11 @@ func (e *Evictor) request(ctx context.Context, goal *target, pass checks.Pass) (
 	return what.Method, done, err
 }
 
-// order returns the requests to be made for a pod.
+// order returns how a pod is to be evicted.
 func (e *Evictor) order(goal *target) act.Order {
 	what := act.Order{
 		Pod: goal.pod, Cause: goal.cause.Taint.Source.Kind, Method: goal.method(goal.cause), Mark: goal.mark(),
-		Holds: func() error { return e.still(goal) },
+		Holds: func() error { return e.mayRequest(goal) },
 	}
 	if what.Method == act.Evict || what.Mark == v1alpha1.EvictionMarkByEvictionAPI {
 		what.Guarded = slices.ContainsFunc(e.tracker.Budgets(goal.pod.Namespace), func(budget tracker.Budget) bool { return budget.Guards(&goal.pod) })
@@ -86,11 +85,11 @@ func (e *Evictor) order(goal *target) act.Order {
 	return what
 }
 
-// mark returns how a pod is marked before it is deleted, empty for not at all.
+// mark returns when the pod gets its DisruptionTarget condition, empty for never.
 func (t *target) mark() v1alpha1.EvictionMark {
 	policy := t.cause.Treatment.Policy
 	switch {
-	case t.entry.unmarkable >= markTries:
+	case t.pending.unmarkable >= markTries:
 		return ""
 	case policy == nil:
 		return v1alpha1.EvictionMarkBefore
@@ -98,16 +97,16 @@ func (t *target) mark() v1alpha1.EvictionMark {
 	return policy.Mark
 }
 
-// errNotLeading and errOutdated end an attempt before a request. As after an answer that did
-// not come in time, the pod is decided about anew.
+// errNotLeading and errOutdated end an attempt before a request. They are handled like a timeout:
+// the pod is decided about again.
 var (
 	errNotLeading = fmt.Errorf("the lease was not renewed in time: %w", context.DeadlineExceeded)
 	errOutdated   = fmt.Errorf("the object that carries the taint was read too long ago: %w", context.DeadlineExceeded)
 )
 
-// still returns an error if a request that makes a pod leave must not be made any more: the
-// lease may have been lost since the attempt began, and the machine suspended (INV-3, INV-6).
-func (e *Evictor) still(goal *target) error {
+// mayRequest returns an error if the pod must not be evicted any more: the lease may have been
+// lost since the attempt began, or the machine suspended (INV-3, INV-6).
+func (e *Evictor) mayRequest(goal *target) error {
 	switch {
 	case !e.options.Leads():
 		return errNotLeading
@@ -117,21 +116,21 @@ func (e *Evictor) still(goal *target) error {
 	return nil
 }
 
-// method returns how a pod is made to leave because of a reason. A pod is deleted in spite of its
-// budget only if that did not let it go before: however long it was held by anything else, its budget is
-// asked.
+// method returns how a pod is evicted because of a reason. After deleteAfter a pod is deleted in
+// spite of its budget, but only if the budget has refused before: a pod that was held by
+// something else still asks its budget first.
 func (t *target) method(reason *dueReason) act.Method {
 	policy := reason.Treatment.Policy
 	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict {
 		return act.Delete
 	}
-	if end, ending := reason.patience(); ending && !t.now.Before(end) && t.entry.blocked {
+	if end, ending := reason.patience(); ending && !t.now.Before(end) && t.pending.blocked {
 		return act.Delete
 	}
 	return act.Evict
 }
 
-// patience returns until when the budget of a pod is respected; false for always.
+// patience returns until when the budget of the pod is respected; false if it always is.
 func (r *dueReason) patience() (end time.Time, ending bool) {
 	policy := r.Treatment.Policy
 	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict || policy.DeleteAfter == nil {
@@ -140,11 +139,11 @@ func (r *dueReason) patience() (end time.Time, ending bool) {
 	return r.At.Add(*policy.DeleteAfter), true
 }
 
-// blocked records that its budget did not let a pod go, and adds the reasons that this holds: those for
-// which the same budget is to be asked. For any other the pod still leaves.
+// blocked records that the budget of a pod refused its eviction, and adds to held all reasons for
+// which the budget would be asked. The pod may still leave for other reasons.
 func (e *Evictor) blocked(ctx context.Context, goal *target, done act.Attempt, err error, held heldReasons) {
-	goal.entry = e.failed(ctx, goal.pod.Key, done, err)
-	wait := min(blockedBase<<min(goal.entry.failures-1, 5), checks.Recheck)
+	goal.pending = e.failed(ctx, goal.pod.Key, done, err)
+	wait := min(blockedBase<<min(goal.pending.failures-1, 5), checks.Recheck)
 	for i := range goal.due {
 		reason := &goal.due[i]
 		if reason.held != nil || (reason != goal.cause && goal.method(reason) != act.Evict) {
@@ -160,16 +159,14 @@ func (e *Evictor) blocked(ctx context.Context, goal *target, done act.Attempt, e
 	}
 }
 
-// evicted ends an eviction that was carried out. Until the tracker knows, from here or
-// from the watch, the pod is as it was, and in the hands of this worker: nobody else
-// acts on it.
+// evicted ends an eviction that was carried out. No other worker handles the pod until then.
 func (e *Evictor) evicted(ctx context.Context, goal *target, how act.Method) {
 	key := goal.pod.Key
 	source := goal.cause.Taint.Source
 	now := e.clock.Now()
 	late := now.Sub(goal.cause.At)
 	traceResult(ctx, string(act.Evicted))
-	if _, _, ok := e.book.close(key, act.Evicted, e.tracker.SetTerminating); !ok {
+	if _, _, ok := e.state.close(key, act.Evicted, e.tracker.SetTerminating); !ok {
 		return
 	}
 	e.metrics.ended(source.Kind, how, act.Evicted, late)
@@ -180,36 +177,36 @@ func (e *Evictor) evicted(ctx context.Context, goal *target, how act.Method) {
 		"because", goal.decision.Reasons(), "late", late.String())
 }
 
-// failed enters a failed attempt, tells of it when it lasts, and returns the eviction as
-// it is then.
-func (e *Evictor) failed(ctx context.Context, key tracker.Key, done act.Attempt, err error) entry {
+// failed records a failed attempt, reports repeated failures in the log and in an event, and
+// returns a copy of the eviction.
+func (e *Evictor) failed(ctx context.Context, key tracker.Key, done act.Attempt, err error) pendingEviction {
 	failure := act.Classify(err)
 	traceFailure(ctx, failure)
 	e.metrics.retries.WithLabelValues(string(failure)).Inc()
-	now := e.book.fail(key, failure, done)
+	now := e.state.fail(key, failure, done)
 	if !failure.Blocked() {
-		e.book.free(key, true)
+		e.state.free(key, true)
 	}
 	logger := logr.FromContextOrDiscard(ctx)
 	if now.failures < heldUpAfter || now.logged == failure {
 		logger.V(1).Info("cannot evict pod yet", "pod", key.String(), "reason", err.Error())
 	} else {
-		e.book.with(key, func(of *entry) { of.logged = failure })
+		e.state.with(key, func(of *pendingEviction) { of.logged = failure })
 		logger.Info("eviction is held up", "pod", key.String(), "failures", now.failures, "reason", err.Error())
 	}
 	if now.failures >= heldUpAfter && now.announced != failure && e.announce.heldUp(key, now.source, err) {
-		e.book.with(key, func(of *entry) { of.announced = failure })
+		e.state.with(key, func(of *pendingEviction) { of.announced = failure })
 	}
 	return now
 }
 
-// errFound says that a pod exists that was not found just before.
+// errFound is the error for a pod that one request did not find and the next found.
 var errFound = errors.New("pod was not found by one request and found by the next")
 
-// reread reads a pod after a request showed that it is not as it was decided about. The next
-// attempt decides on what it finds, so that a pod whose status changes all the time is not waited
-// for. A pod that was not found before ends its eviction if it is not found once more: who
-// answers for the API server may be wrong once, and a pod that is taken for gone is not looked at again.
+// reread reads a pod after a conflict, or if notFound, after a request did not find it. The next
+// attempt decides about the pod as it was read, without waiting for the watch. A pod that is not
+// found twice is gone: a proxy in front of the API server may answer a single 404, and a pod that
+// counts as gone is not processed again.
 func (e *Evictor) reread(ctx context.Context, key tracker.Key, notFound bool) error {
 	pod, err := e.options.Client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	switch isGone := act.Classify(err) == act.NotFound; {

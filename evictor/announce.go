@@ -22,28 +22,26 @@ import (
 )
 
 const (
-	// The least time between two summaries of one object.
+	// summaryPause is the minimum time between two summaries of one object.
 	summaryPause = 10 * time.Second
-	// How often it is looked whether a summary is due.
+	// announceTick is the interval at which summaries are written.
 	announceTick = time.Second
-	// eventRate and eventBurst bound the events on pods, in a second and at once, and likewise those about
-	// holds.
+	// eventRate and eventBurst bound the events on pods, and those about holds, per second and at
+	// once.
 	eventRate  = 5
 	eventBurst = 50
 )
 
-// recorder writes events. It must not block; record.EventRecorder of client-go
-// is one.
+// recorder writes events without blocking; record.EventRecorder of client-go implements it.
 type recorder interface {
 	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
 	AnnotatedEventf(object runtime.Object, annotations map[string]string, eventType, reason, format string, args ...any)
 }
 
-// announcer tells of evictions by events: on the pods as far as a rate allows, and
-// in sum on the objects that carry the taints, so that a large eviction is not
-// slowed down by its own reports (I15).
+// announcer reports evictions by events: on pods up to a rate, and by summaries on the objects
+// that carry the taints, so that events do not slow down a large eviction (I15).
 type announcer struct {
-	// nodes and devices write the events about taints of either.
+	// nodes and devices write the events about taints of nodes and of devices.
 	nodes   recorder
 	devices recorder
 	metrics *Metrics
@@ -51,33 +49,32 @@ type announcer struct {
 	rate    *rate.Limiter
 	// holds bounds the events about holds.
 	holds *rate.Limiter
-	// withheld is true while Kubernetes' own controllers write the events on pods as
-	// well (J10).
+	// withheld is true while Kubernetes' own controllers write the events on pods too (J10).
 	withheld atomic.Bool
 
-	mu      sync.Mutex
-	tallies map[tracker.Source]*tally
+	mu        sync.Mutex
+	summaries map[tracker.Source]*summary
 }
 
-// tally is what happened because of an object since its last summary.
-type tally struct {
+// summary counts the evictions because of an object since its last summary event.
+type summary struct {
 	uid    types.UID
 	pods   int
 	taints sets.Set[string]
-	// told is when the last summary was written.
-	told time.Time
+	// written is the time of the last summary event.
+	written time.Time
 }
 
 func newAnnouncer(nodes, devices recorder, metrics *Metrics, clk clock.PassiveClock) *announcer {
 	return &announcer{
 		nodes: nodes, devices: devices, metrics: metrics, clock: clk,
-		rate:    rate.NewLimiter(eventRate, eventBurst),
-		holds:   rate.NewLimiter(eventRate, eventBurst),
-		tallies: map[tracker.Source]*tally{},
+		rate:      rate.NewLimiter(eventRate, eventBurst),
+		holds:     rate.NewLimiter(eventRate, eventBurst),
+		summaries: map[tracker.Source]*summary{},
 	}
 }
 
-// recorder returns the recorder for taints that objects of that kind carry.
+// recorder returns the recorder for taints of objects of a kind.
 func (a *announcer) recorder(kind tracker.SourceKind) recorder {
 	if kind.OnDevice() {
 		return a.devices
@@ -85,42 +82,41 @@ func (a *announcer) recorder(kind tracker.SourceKind) recorder {
 	return a.nodes
 }
 
-// evicted tells of a pod that was made to leave, because of a taint that somebody wrote
-// into the object that is known as uid.
+// evicted reports an evicted pod. uid is the UID of the object in which a user wrote the taint.
 func (a *announcer) evicted(goal *target, how act.Method, uid types.UID) {
 	because := &goal.cause.Taint
 	source := because.Author()
-	// The message is that of Kubernetes, which names no taint.
-	named := map[string]string{v1alpha1.AnnotationEvictedBecause: whatFor(goal.cause.Reason)}
+	// The message is that of Kubernetes, without the taint.
+	named := map[string]string{v1alpha1.AnnotationEvictedBecause: reasonText(goal.cause.Reason)}
 	a.onPod(goal.pod.Key, source.Kind, named, corev1.EventTypeNormal, phrasesFor(source.Kind).eviction, evictedMessage(goal, how))
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	t, ok := a.tallies[source]
+	t, ok := a.summaries[source]
 	if !ok {
-		t = &tally{taints: sets.Set[string]{}}
-		a.tallies[source] = t
+		t = &summary{taints: sets.Set[string]{}}
+		a.summaries[source] = t
 	}
 	t.uid = uid
 	t.pods++
 	t.taints.Insert(because.String())
 }
 
-// cancelled tells of a pod that had to leave and may stay now.
+// cancelled reports that a pod need not leave any more.
 func (a *announcer) cancelled(key tracker.Key, cause tracker.SourceKind) {
 	a.onPod(key, cause, nil, corev1.EventTypeNormal, phrasesFor(cause).eviction, phrasesFor(cause).about(key, "Cancelling deletion", " of Pod"))
 }
 
-// heldUp tells of a pod that has to leave and is not let go, and reports whether it did: it
-// does not where the rate of events is used up, or while they are withheld.
+// heldUp reports that the API server keeps refusing the eviction of a pod. It returns false if no
+// event was written, because of the rate or because events are withheld.
 func (a *announcer) heldUp(key tracker.Key, cause tracker.SourceKind, err error) bool {
 	why := act.Explain(err)
 	return a.onPod(key, cause, map[string]string{v1alpha1.AnnotationHeldUpBecause: why}, corev1.EventTypeWarning, phrasesFor(cause).heldUp,
-		"Pod "+key.String()+" "+phrasesFor(cause).plight+", and this is tried again and again: "+why)
+		"Pod "+key.String()+" "+phrasesFor(cause).task+", and this is tried again and again: "+why)
 }
 
-// whatFor names the taint because of which a pod was made to leave, the object that somebody
-// wrote it into, and the device.
-func whatFor(cause *decide.Reason) string {
+// reasonText names the taint because of which a pod was evicted, the object in which a user wrote
+// it, and the device.
+func reasonText(cause *decide.Reason) string {
 	author := cause.Taint.Author()
 	text := "taint " + cause.Taint.String() + " of " + author.Kind.Object() + " " + author.Name
 	if author.Kind.OnDevice() {
@@ -129,8 +125,7 @@ func whatFor(cause *decide.Reason) string {
 	return text
 }
 
-// evictedMessage says how a pod was made to leave. Where no policy asks for more, the
-// words are those of Kubernetes.
+// evictedMessage says how a pod was evicted. Without a policy, the text is that of Kubernetes.
 func evictedMessage(goal *target, how act.Method) string {
 	words := phrasesFor(goal.cause.Taint.Source.Kind)
 	marking := words.about(goal.pod.Key, "Marking for deletion", " Pod")
@@ -145,7 +140,7 @@ func evictedMessage(goal *target, how act.Method) string {
 	return marking
 }
 
-// onPod writes an event on a pod, and reports whether it did.
+// onPod writes an event on a pod, and reports whether it was written.
 func (a *announcer) onPod(key tracker.Key, cause tracker.SourceKind, annotations map[string]string, eventType, reason, message string) bool {
 	if a.withheld.Load() {
 		return false
@@ -160,12 +155,12 @@ func (a *announcer) onPod(key tracker.Key, cause tracker.SourceKind, annotations
 	return true
 }
 
-// onCarrier tells of an object that carries taints, known as uid.
+// onCarrier writes an event on an object that carries taints.
 func (a *announcer) onCarrier(source tracker.Source, uid types.UID, eventType, reason, format string, args ...any) {
 	a.recorder(source.Kind).Eventf(reference(source, uid), eventType, reason, format, args...)
 }
 
-// flush writes the summaries that are due: all of them at the end.
+// flush writes the summaries that are due, and with end all of them.
 func (a *announcer) flush(end bool) {
 	for source, t := range a.due(end) {
 		taint, taints := "a NoExecute taint", strings.Join(sets.List(t.taints), ", ")
@@ -178,9 +173,8 @@ func (a *announcer) flush(end bool) {
 		if t.pods == 1 {
 			pods = " pod"
 		}
-		// The message names no taint: "kubectl describe node" shows it, and a taint that is gone
-		// must not be found there. The field keeps summaries about other taints from being
-		// counted as one event with this.
+		// The message names no taint, because "kubectl describe node" shows it after the taint is
+		// gone. The field path prevents that client-go combines summaries about different taints.
 		ref := reference(source, t.uid)
 		named := map[string]string{v1alpha1.AnnotationEvictedBecause: because + " of " + ref.Kind + " " + ref.Name}
 		ref.FieldPath = "spec{" + taints + "}"
@@ -189,31 +183,69 @@ func (a *announcer) flush(end bool) {
 	}
 }
 
-// due takes out what is to be told now.
-func (a *announcer) due(end bool) map[tracker.Source]tally {
+// due removes and returns the summaries that are due.
+func (a *announcer) due(end bool) map[tracker.Source]summary {
 	now := a.clock.Now()
-	due := map[tracker.Source]tally{}
+	due := map[tracker.Source]summary{}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for source, t := range a.tallies {
-		switch waiting := now.Sub(t.told) < summaryPause; {
+	for source, t := range a.summaries {
+		switch waiting := now.Sub(t.written) < summaryPause; {
 		case t.pods == 0 && !waiting:
-			delete(a.tallies, source)
+			delete(a.summaries, source)
 		case t.pods > 0 && (!waiting || end):
 			due[source] = *t
-			a.tallies[source] = &tally{taints: sets.Set[string]{}, told: now}
+			a.summaries[source] = &summary{taints: sets.Set[string]{}, written: now}
 		}
 	}
 	return due
 }
 
-// apiVersions are those of the objects that carry taints, and of patches.
+// apiVersions are the API versions of objects that carry taints, and of ResourceSlicePatches.
 var apiVersions = map[tracker.SourceKind]string{
 	tracker.SourceNode: "v1", tracker.SourceSlice: resourcev1.SchemeGroupVersion.String(),
 	tracker.SourceRule: resourcev1.SchemeGroupVersion.String(), tracker.SourcePatch: v1alpha1.GroupVersion.String(),
 }
 
-// reference names the object that is known under a source of taints.
+// reference returns a reference to the object of a source of taints.
 func reference(source tracker.Source, uid types.UID) *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: apiVersions[source.Kind], Kind: source.Kind.Object(), Name: source.Name, UID: uid}
+}
+
+// phrases are the texts of events on pods.
+type phrases struct {
+	// eviction is the reason of events that Kubernetes' own controllers write too.
+	eviction string
+	// heldUp is the reason of events about evictions that the API server refuses.
+	heldUp string
+	// task is the part of their message that says what the pod has to do.
+	task string
+	// named is true if messages end with the name of the pod.
+	named bool
+}
+
+// The events of Kubernetes' two controllers (NE-21, DE-42).
+var (
+	nodePhrases = phrases{
+		eviction: "TaintManagerEviction", heldUp: "TaintManagerEvictionHeldUp", task: "has to leave its node", named: true,
+	}
+	devicePhrases = phrases{
+		eviction: "DeviceTaintManagerEviction", heldUp: "DeviceTaintManagerEvictionHeldUp", task: "has to stop using a device",
+	}
+)
+
+// phrasesFor returns the texts for taints of objects of a kind.
+func phrasesFor(cause tracker.SourceKind) phrases {
+	if cause.OnDevice() {
+		return devicePhrases
+	}
+	return nodePhrases
+}
+
+// about returns a message about a pod. If named, it appends of and the name of the pod to text.
+func (p phrases) about(key tracker.Key, text, of string) string {
+	if p.named {
+		return text + of + " " + key.String()
+	}
+	return text
 }

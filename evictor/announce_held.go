@@ -10,22 +10,22 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// EventHeld and EventReleased are the reasons of events on objects that carry taints: pods are held
-// because of it, and no longer. The annotations of api/v1alpha1 say why.
+// EventHeld and EventReleased are the reasons of events on objects that carry taints, when pods
+// that have to leave because of them are held, and when none is held any more. Annotations of
+// api/v1alpha1 have the reason of the hold.
 const (
 	EventHeld     = "EvictionHeld"
 	EventReleased = "EvictionReleased"
 )
 
-// EventReasonsHeldUp returns the reasons of events on pods that have to leave and that the API server
-// does not let go.
+// EventReasonsHeldUp returns the reasons of events on pods whose eviction the API server keeps
+// refusing.
 func EventReasonsHeldUp() []string { return []string{nodePhrases.heldUp, devicePhrases.heldUp} }
 
-// flushHeld tells of holds that have begun or are over: once for all pods that the same thing
-// holds because of the same object.
-func (a *announcer) flushHeld(b *book, uidOf func(tracker.Source) types.UID) {
+// flushHeld reports holds that have begun or ended, by one event for each group of pods.
+func (a *announcer) flushHeld(b *state, uidOf func(tracker.Source) types.UID) {
 	now := a.clock.Now()
-	begun, over := b.news(func() bool { return a.holds.AllowN(now, 1) })
+	begun, over := b.groupChanges(func() bool { return a.holds.AllowN(now, 1) })
 	for i := range begun {
 		a.held(&begun[i], uidOf, corev1.EventTypeWarning, EventHeld, heldMessage(&begun[i]))
 	}
@@ -34,7 +34,7 @@ func (a *announcer) flushHeld(b *book, uidOf func(tracker.Source) types.UID) {
 	}
 }
 
-func (a *announcer) held(of *toldOf, uidOf func(tracker.Source) types.UID, eventType, reason, message string) {
+func (a *announcer) held(of *heldGroup, uidOf func(tracker.Source) types.UID, eventType, reason, message string) {
 	annotations := map[string]string{v1alpha1.AnnotationHeldTaint: of.taint, v1alpha1.AnnotationHeldReason: string(of.reason)}
 	if of.policy != "" {
 		annotations[v1alpha1.AnnotationHeldPolicy] = of.policy
@@ -42,8 +42,8 @@ func (a *announcer) held(of *toldOf, uidOf func(tracker.Source) types.UID, event
 	a.recorder(of.carrier.Kind).AnnotatedEventf(reference(of.carrier, uidOf(of.carrier)), annotations, eventType, reason, "%s", message)
 }
 
-// heldMessage says what is held, why, and what to do about it.
-func heldMessage(of *toldOf) string {
+// heldMessage says how many pods are held, why, and what ends the hold.
+func heldMessage(of *heldGroup) string {
 	pods := "1 pod that has"
 	if of.pods != 1 {
 		pods = fmt.Sprintf("%d pods that have", of.pods)
@@ -51,7 +51,7 @@ func heldMessage(of *toldOf) string {
 	return fmt.Sprintf("Holding %s to leave because of taint %s: %s", pods, of.taint, of.reason.Explain(of.policy))
 }
 
-func releasedMessage(of *toldOf) string {
+func releasedMessage(of *heldGroup) string {
 	why := string(of.reason)
 	if of.policy != "" {
 		why += ", EvictionPolicy " + of.policy

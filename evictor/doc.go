@@ -1,15 +1,14 @@
-// Package evictor carries out NoExecute: it waits until a pod has to leave, because
-// of a taint of its node or of a device that it uses, and deletes it.
+// Package evictor carries out the taint effect NoExecute: it deletes pods that may not stay on
+// their nodes, or with the devices that they use, when their tolerations end.
 //
-// Package decide decides when that is. A queue of deadlines only wakes: the decision
-// is made again when a deadline comes, so that a cancelled eviction is one for which
-// the decision is Keep now. Package act makes the requests, each bound to the UID and the resource
-// version that the decision was made on.
+// Package decide computes the deadline of a pod. The queue only wakes pods: at the deadline the
+// evictor decides again, and a pod whose taint or toleration has changed stays. Package checks
+// decides whether a pod that is due may leave now. Package act makes the requests, with the UID
+// and the resourceVersion of the pod that was decided about as preconditions.
 //
-// Before it deletes, the evictor looks at the object that carries the taint, a node,
-// a ResourceSlice or a DeviceTaintRule, itself rather than at its cache, once for
-// all pods within a few seconds. So neither a watch that lags nor a process that was
-// frozen leads to the deletion of a pod that may stay.
+// Before it deletes a pod, the evictor reads the object that carries the taint (a node, a
+// ResourceSlice or a DeviceTaintRule) from the API server, once for all pods within a few
+// seconds. So no pod is deleted because a watch lags or the process was suspended.
 //
-// See design.md beside this file for the states of an eviction.
+// The file design.md in this folder describes the states of an eviction.
 package evictor

@@ -42,8 +42,8 @@ func TestEventsNE21(t *testing.T) {
 		t.Parallel()
 		taint := tracker.Taint{Key: "hot", Value: "1", Effect: corev1.TaintEffectNoExecute, Source: tracker.Source{Kind: tracker.SourceRule, Name: "p-1"}}
 		used := device.ID{Driver: "d", Pool: "p", Name: "0"}
-		require.Equal(t, "taint hot=1:NoExecute of DeviceTaintRule p-1, device d/p/0", whatFor(&decide.Reason{Taint: taint, Device: used}))
+		require.Equal(t, "taint hot=1:NoExecute of DeviceTaintRule p-1, device d/p/0", reasonText(&decide.Reason{Taint: taint, Device: used}))
 		taint.Patch = tracker.PatchRef{Name: "p"}
-		require.Equal(t, "taint hot=1:NoExecute of ResourceSlicePatch p, device d/p/0", whatFor(&decide.Reason{Taint: taint, Device: used}))
+		require.Equal(t, "taint hot=1:NoExecute of ResourceSlicePatch p, device d/p/0", reasonText(&decide.Reason{Taint: taint, Device: used}))
 	})
 }

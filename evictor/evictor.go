@@ -23,7 +23,7 @@ import (
 // DefaultMaxAge is the default of MaxAge.
 const DefaultMaxAge = 5 * time.Second
 
-// Options configure an Evictor. Fields are required, unless they say what stands for them.
+// Options configure an Evictor. All fields are required, except those with a default.
 type Options struct {
 	Source
 	Requests
@@ -40,7 +40,7 @@ type Options struct {
 
 // Source is the state of the cluster that decisions are made from.
 type Source struct {
-	// Tracker is fed by watches; the evictor adds the answers to its own requests.
+	// Tracker is updated by watches; the evictor adds the answers to its own requests.
 	Tracker *tracker.Tracker
 	// Synced reports whether the tracker has all objects that existed at the start.
 	Synced func() bool
@@ -48,117 +48,113 @@ type Source struct {
 	Missing func() []string
 }
 
-// Requests are how the evictor reads and deletes objects.
+// Requests configure how the evictor reads and deletes objects.
 type Requests struct {
-	// Client makes the requests. An eviction takes two of them, which its rate limit should
-	// allow for.
+	// Client makes the requests. Its rate limit has to allow for two requests an eviction.
 	Client kubernetes.Interface
-	// Carriers reads ResourceSlices and DeviceTaintRules as they are now, the latter
-	// in whatever version they are served; nil where taints of devices do not evict.
+	// Carriers reads ResourceSlices and DeviceTaintRules from the API server, the latter in the
+	// served version; nil if taints of devices do not evict.
 	Carriers confirm.Carriers
-	// Workers is how many pods that use claims, and how many that do not, are evicted
-	// at once.
+	// Workers is the number of workers for pods that use claims, and the number for all other
+	// pods.
 	Workers int
-	// MaxAge is how old the last reading of the object that carries a taint may be when
-	// a pod is evicted because of it; DefaultMaxAge when zero.
+	// MaxAge is the maximum age of the last read of the object that carries a taint when a pod
+	// is evicted because of it; DefaultMaxAge when zero.
 	MaxAge time.Duration
 }
 
 // Events are the recorders of events.
 type Events struct {
-	// Recorder writes the events about taints of nodes. It must not block, and should
-	// not share the limits of the client of the requests.
+	// Recorder writes the events about taints of nodes. It must not block, and should not share
+	// the rate limit of Client.
 	Recorder recorder
-	// DeviceRecorder writes those about taints of devices, which have another source
+	// DeviceRecorder writes the events about taints of devices, which have another source
 	// component (DE-42).
 	DeviceRecorder recorder
 }
 
-// Lease is the lease of the leader, as the evictor has to respect it.
+// Lease is how the evictor respects the lease of the leader.
 type Lease struct {
-	// Leads reports whether this replica still holds the lease: a process that was frozen
-	// may have lost it (H05). It is called at the beginning of an attempt and again before
-	// each request that changes something.
+	// Leads reports whether this replica holds the lease: a process that was suspended may have
+	// lost it (H05). It is called at the start of an attempt and before each write.
 	Leads func() bool
-	// AttemptTimeout bounds all requests of one attempt together, and with that
-	// for how long it may be frozen. It must be no longer than the lease lasts beyond the time for which
-	// Leads returns true after a renewal (leaseDuration - renewDeadline): an attempt
-	// that began while this replica led is then over before another can take the
-	// lease.
+	// AttemptTimeout bounds all requests of one attempt together. It must be at most
+	// leaseDuration - renewDeadline, so that an attempt that began while this replica led ends
+	// before another replica can acquire the lease.
 	AttemptTimeout time.Duration
 }
 
 // Clocks are the clocks of the evictor.
 type Clocks struct {
-	// Clock has the time of the API server. Deadlines, first-seen times and lateness are
-	// measured by it, and nothing else: it may jump either way by hours, when the server's
-	// clock is set or another server answers.
+	// Clock has the time of the API server, for deadlines, first-seen times and lateness only.
+	// It may jump by hours in both directions, when the clock of the server is set or another
+	// server answers.
 	Clock clock.WithTicker
-	// Local is the clock of this machine. Sleeps and ages are measured by it.
+	// Local is the clock of this machine, for sleeps and ages.
 	Local clock.WithTicker
 }
 
 // Decisions are the settings and policies by which pods are evicted or held.
 type Decisions struct {
 	Rules decide.Rules
-	// Mode is how far taints have an effect at all.
+	// Mode says which evictions Tollgate carries out.
 	Mode Mode
 	// Policies returns the EvictionPolicies in force; nil for none. NamespaceLabels
 	// returns the labels of a namespace, and false if they are not known.
 	Policies        func() *eviction.Set
 	NamespaceLabels func(name string) (labels.Labels, bool)
-	// Breaker is the check that bounds how many pods leave in a window.
+	// Breaker is the check that bounds the number of pods that leave in a window.
 	Breaker checks.Check
 }
 
 // Listeners are functions that the evictor calls, which must not block.
 type Listeners struct {
-	// FitChanged is called with whether the mode fits the cluster, whenever that changes.
+	// FitChanged is called when the finding about whether the mode fits the cluster changes.
 	FitChanged func(ModeFinding)
-	// RulesChanged is called with the names of DeviceTaintRules for which other pods have to
-	// leave than before, or were evicted, and PatchesChanged with those of ResourceSlicePatches.
+	// RulesChanged is called with the names of DeviceTaintRules whose pending or evicted pods
+	// have changed, and PatchesChanged with those of ResourceSlicePatches.
 	RulesChanged   func(rules []string)
 	PatchesChanged func(patches []string)
 }
 
-// Evictor evicts pods that may not stay on their nodes or with their devices. It runs on
-// the leader only.
+// Evictor evicts pods that may not stay on their nodes or with their devices. It runs only while
+// this replica leads.
 type Evictor struct {
-	options  Options
-	tracker  *tracker.Tracker
-	clock    clock.PassiveClock
-	local    clock.WithTicker
-	metrics  *Metrics
-	effector act.Effector
-	requests *act.Requests
-	book     *book
-	confirm  *confirm.Confirmer
-	announce *announcer
-	odd      oddTimes
-	throttle *throttle
-	fit      *modeCheck
-	round    round
-	// standing are the checks that give nothing, and granting those that give something to a pod,
-	// the last of which is that of the breakers.
+	options   Options
+	tracker   *tracker.Tracker
+	clock     clock.PassiveClock
+	local     clock.WithTicker
+	metrics   *Metrics
+	effector  act.Effector
+	requests  *act.Requests
+	state     *state
+	confirm   *confirm.Confirmer
+	announce  *announcer
+	odd       oddTimes
+	throttle  *throttle
+	fit       *modeCheck
+	firstPass firstPass
+	// standing are the checks that only read state. granting are the checks that reserve
+	// something for a pod; the breakers are the last of them.
 	standing, granting checks.List
 	rates              *ratelimit.Queue
 	disruption         *checks.NodeDisruption
 	loops              *checks.Loops
-	// woken counts how often those that are held were to be looked at.
+	// woken counts how often held pods were woken.
 	woken atomic.Uint64
-	// looked is when overdue pods were last counted; it belongs to housekeep.
-	looked time.Time
+	// overdueCounted is the time of the last count of overdue pods. Only housekeep uses it.
+	overdueCounted time.Time
 
 	queues queues
-	// starting is done when all queues take pods and nodes.
+	// starting is done when all queues have started.
 	starting sync.WaitGroup
-	// busy has the pods that workers handle.
+	// busy has the pods that workers are processing.
 	busy sync.Map
 	// running is true while the evictor leads.
 	running atomic.Bool
 }
 
-// New returns an evictor. It starts nothing: that is what Start does.
+// New returns an evictor. Start starts it.
 func New(options Options) *Evictor {
 	options.MaxAge = cmp.Or(options.MaxAge, DefaultMaxAge)
 	options.Rules.Window = options.Mode == ModeWindow
@@ -167,20 +163,20 @@ func New(options Options) *Evictor {
 		options: options, tracker: options.Tracker, clock: options.Clock, local: options.Local, metrics: options.Metrics,
 		effector: requests, requests: requests,
 		announce:   newAnnouncer(options.Recorder, options.DeviceRecorder, options.Metrics, options.Local),
-		odd:        oddTimes{told: map[tracker.Source][]tracker.Taint{}},
+		odd:        oddTimes{reported: map[tracker.Source][]tracker.Taint{}},
 		throttle:   newThrottle(2*options.Workers, options.Local),
 		fit:        &modeCheck{mode: options.Mode},
 		rates:      ratelimit.NewQueue(),
 		disruption: &checks.NodeDisruption{},
 		loops:      checks.NewLoops(),
 	}
-	e.book = newBook(e.authorsChanged, func(author tracker.Source) bool {
+	e.state = newState(e.authorsChanged, func(author tracker.Source) bool {
 		return e.tracker.UIDOf(author) == author.UID
 	}, options.Local.Now)
 	e.standing = checks.Standing(checks.Cluster{
-		Tracker: options.Tracker, NodesDown: e.disruption, Loops: e.loops, Window: options.Mode == ModeWindow, Observe: e.lookAtNodes,
+		Tracker: options.Tracker, NodesDown: e.disruption, Loops: e.loops, Window: options.Mode == ModeWindow, Observe: e.observeNodes,
 	})
-	budgets := checks.NewBudgets(checks.BudgetOptions{Of: options.Tracker.Budgets, Pending: e.book.pending, Wake: e.PodsChanged})
+	budgets := checks.NewBudgets(checks.BudgetOptions{Of: options.Tracker.Budgets, Pending: e.state.isPending, Wake: e.PodsChanged})
 	e.granting = checks.List{checks.Rate(e.rates), budgets.Ask, options.Breaker}
 	e.metrics.counts.Store(new(e.counts))
 	e.confirm = confirm.New(confirm.Options{

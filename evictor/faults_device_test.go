@@ -274,7 +274,7 @@ func countForgotten(w *world) {
 	require.Equal(w.t, 1, w.evictor.EvictedBy(rule.UID))
 	w.evictor.Forget(rule.UID)
 	require.Zero(w.t, w.evictor.EvictedBy(rule.UID))
-	require.Empty(w.t, w.evictor.book.evicted)
+	require.Empty(w.t, w.evictor.state.evicted)
 
 	for _, anew := range []bool{false, true} {
 		w.api.remove(podA)
@@ -287,7 +287,7 @@ func countForgotten(w *world) {
 			w.drop(rule)
 		}
 		w.set(rule)
-		require.Empty(w.t, w.evictor.book.evicted, "whoever calls Forget need not have known the rule")
+		require.Empty(w.t, w.evictor.state.evicted, "whoever calls Forget need not have known the rule")
 	}
 
 	w.set(newClaim("d", "gpu-1", nil, "b"))
@@ -298,7 +298,7 @@ func countForgotten(w *world) {
 	w.setPod(using(newPod("b", "n"), "d"))
 	w.pass(time.Minute)
 	w.leaves(podB)
-	require.Empty(w.t, w.evictor.book.evicted, "nobody would forget it")
+	require.Empty(w.t, w.evictor.state.evicted, "nobody would forget it")
 }
 
 func deviceSummaries(w *world) {
@@ -321,7 +321,7 @@ func deviceSummaries(w *world) {
 	w.pass(seconds(10))
 	require.Equal(w.t, corev1.ObjectReference{APIVersion: "resource.k8s.io/v1", Kind: "DeviceTaintRule", Name: "r", UID: "r-rule-uid", FieldPath: "spec{gpu:NoExecute}"}, w.deviceRecorder.refs[len(w.deviceRecorder.refs)-1])
 	w.pass(time.Minute)
-	require.Empty(w.t, w.evictor.announce.tallies)
+	require.Empty(w.t, w.evictor.announce.summaries)
 	require.Zero(w.t, w.evictor.confirm.Len())
 }
 

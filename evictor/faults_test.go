@@ -265,7 +265,7 @@ func faultManyEvents(w *world) {
 	w.pass(seconds(2))
 	require.Equal(w.t, []string{"Node n Normal TaintManagerEviction: Evicted 1 pod because of a NoExecute taint"}, w.recorder.took())
 	w.pass(time.Minute)
-	require.Empty(w.t, w.evictor.announce.tallies)
+	require.Empty(w.t, w.evictor.announce.summaries)
 	require.Zero(w.t, w.evictor.confirm.Len())
 }
 

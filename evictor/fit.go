@@ -13,43 +13,43 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// overduePause is the time between two looks at which pods are overdue.
+// overduePause is the minimum time between two counts of overdue pods.
 const overduePause = 30 * time.Second
 
-// loopReason is the reason of events about loops, on the objects that carry the taints.
+// loopReason is the reason of events about eviction loops, on the objects that carry the taints.
 const loopReason = "EvictionLoop"
 
-// lookAtNodes records how many nodes there are and how many of them are down. While all are, evictions
-// because of that are held (J03). Nothing is recorded before the first list of nodes is complete: a list
-// that begins with a node that is down would look like an outage.
-func (e *Evictor) lookAtNodes(now time.Time) {
+// observeNodes records the number of nodes, and how many are down. While all are down, evictions
+// because of that are held (J03). It must not be called before the first list of nodes is complete:
+// a list that begins with a node that is down would look like an outage.
+func (e *Evictor) observeNodes(now time.Time) {
 	nodes, down := e.tracker.NodesDown()
 	if e.disruption.Observe(now, nodes, down) {
-		// What was held is let go, and what was counted counts anew.
+		// Holds end, and the times of taints start again.
 		e.PodsChanged(e.tracker.Exposed())
 	}
 }
 
-// suspect takes in that a pod is on its way out whose eviction may have been due.
-func (e *Evictor) suspect(pod *tracker.Pod) {
+// observeTerminating reports a terminating pod to the mode check if its eviction was due.
+func (e *Evictor) observeTerminating(pod *tracker.Pod) {
 	now := e.clock.Now()
-	e.book.with(pod.Key, func(of *entry) {
+	e.state.with(pod.Key, func(of *pendingEviction) {
 		if !of.at.After(now.Add(earlierElsewhere)) {
 			e.fit.SawDeletion(now, pod, of.sent || of.marked)
 		}
 	})
 }
 
-// earlierElsewhere is how much earlier others may find a pod due. Kubernetes' controllers
-// count from the beginning of the second in which a time is stored, Decide from its end,
-// and what they do takes a moment to be seen.
+// earlierElsewhere is how much earlier a pod may be due for Kubernetes' controllers. They count
+// from the beginning of the second in which a time is stored, and Decide from its end; and their
+// deletions are seen with a delay.
 const earlierElsewhere = 2 * time.Second
 
-// checkFit looks whether the mode fits what the cluster does, and says when that changes.
+// checkFit checks whether the mode fits the cluster, and reports a change.
 func (e *Evictor) checkFit(ctx context.Context) {
 	now := e.clock.Now()
-	if local := e.local.Now(); e.options.Mode != ModeReplace && local.Sub(e.looked) >= overduePause {
-		e.looked = local
+	if local := e.local.Now(); e.options.Mode != ModeReplace && local.Sub(e.overdueCounted) >= overduePause {
+		e.overdueCounted = local
 		e.fit.SawOverdue(now, e.overdue(now))
 	}
 	finding, changed := e.fit.Changed(now)
@@ -68,14 +68,14 @@ func (e *Evictor) checkFit(ctx context.Context) {
 	e.options.FitChanged(finding)
 }
 
-// overdue returns how many pods should have been made to leave by others for longer than
-// can be waited for.
+// overdue returns the number of pods that Kubernetes' controllers should have evicted longer ago
+// than the patience of the mode.
 func (e *Evictor) overdue(now time.Time) int {
 	rules := e.options.Rules
 	rules.Window = false
 	patience := modePatience[e.options.Mode]
 	count := 0
-	for _, key := range e.book.dueBy(now.Add(-patience)) {
+	for _, key := range e.state.dueBy(now.Add(-patience)) {
 		situation, ok := e.tracker.Lookup(key)
 		if !ok {
 			continue
@@ -87,18 +87,19 @@ func (e *Evictor) overdue(now time.Time) int {
 	return count
 }
 
-// counts returns the numbers of the book. In mode Observe others make pods leave, so that none is overdue.
+// counts returns the numbers of pending evictions. In mode Observe, Kubernetes evicts pods, so none is
+// overdue.
 func (e *Evictor) counts() counts {
-	b, now := e.book, e.clock.Now()
+	s, now := e.state, e.clock.Now()
 	c := counts{pending: map[tracker.SourceKind]int{}, held: map[tracker.SourceKind]map[checks.Reason]int{}}
 	for _, kind := range carrierKinds {
 		c.held[kind] = map[checks.Reason]int{}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for key, of := range b.entries {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, of := range s.pending {
 		c.pending[of.source]++
-		if held := b.held.pods[key]; held != nil {
+		if held := s.held.pods[key]; held != nil {
 			c.held[of.source][held.holds[0].Reason]++
 		} else if e.options.Mode != ModeObserve {
 			c.overdue = max(c.overdue, now.Sub(of.at))
@@ -107,7 +108,7 @@ func (e *Evictor) counts() counts {
 	return c
 }
 
-// asOthersSee returns a situation without the taints that evict for Tollgate alone.
+// asOthersSee returns a situation without the taints that only Tollgate evicts for.
 func (e *Evictor) asOthersSee(situation tracker.Situation) tracker.Situation {
 	devices := make([]tracker.TaintedDevice, 0, len(situation.Devices))
 	for _, d := range situation.Devices {
@@ -124,12 +125,12 @@ func (e *Evictor) asOthersSee(situation tracker.Situation) tracker.Situation {
 	return situation
 }
 
-// dueBy returns the pods whose deadline was before a time.
-func (b *book) dueBy(at time.Time) []tracker.Key {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// dueBy returns the pods with a deadline before a time.
+func (s *state) dueBy(at time.Time) []tracker.Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var keys []tracker.Key
-	for key, e := range b.entries {
+	for key, e := range s.pending {
 		if e.at.Before(at) {
 			keys = append(keys, key)
 		}
@@ -137,8 +138,7 @@ func (b *book) dueBy(at time.Time) []tracker.Key {
 	return keys
 }
 
-// watchLoops takes in an eviction, and tells of a loop that it turns out to be part of
-// (J12).
+// watchLoops records an eviction, and reports the loop that it is part of, if any (J12).
 func (e *Evictor) watchLoops(ctx context.Context, goal *target, now time.Time) {
 	loop, found := e.loops.Evicted(now, &goal.pod, &goal.cause.Taint)
 	if !found {

@@ -15,65 +15,66 @@ import (
 type hold struct {
 	*checks.Hold
 
-	// carrier is the object that carries the taint, and author the one in which it was written: the carrier, or
-	// its patch.
+	// carrier is the object that carries the taint, and author the object in which a user wrote
+	// it: the carrier, or the ResourceSlicePatch that it was written for.
 	carrier, author tracker.Source
 	taint           string
 }
 
-// episode is what holds of many pods have in common: one event tells of them.
-type episode struct {
+// holdKey is what the holds of the pods of a group have in common. One event reports the group.
+type holdKey struct {
 	carrier tracker.Source
 	reason  checks.Reason
-	// policy is the UID of the policy that holds, empty for none.
+	// policy is the UID of the policy that holds them, empty for none.
 	policy types.UID
 }
 
-// episode returns the episode that the hold is part of, because of its carrier or its author.
-func (h *hold) episode(because tracker.Source) episode { return episode{because, h.Reason, h.Policy} }
+// key returns the key of the hold in the groups of an object, its carrier or its author.
+func (h *hold) key(because tracker.Source) holdKey { return holdKey{because, h.Reason, h.Policy} }
 
-// Held is a pod that has to leave by now and is held.
+// Held is a pod that is due and held.
 type Held struct {
 	Key tracker.Key
-	// Carrier is the object whose taint is the earliest reason to leave, or the patch that
-	// it is written out for.
+	// Carrier is the object with the taint that is the earliest reason, or the
+	// ResourceSlicePatch that it was written for.
 	Carrier tracker.Source
 	Reason  checks.Reason
-	// Policy and PolicyName are those of the policy that holds, empty for none.
+	// Policy and PolicyName are the UID and the name of the policy that holds the pod, empty
+	// for none.
 	Policy     types.UID
 	PolicyName string
-	// Since is when the pod began to be held, by the API server's clock.
+	// Since is the start of the hold, by the clock of the API server.
 	Since time.Time
 }
 
-// WakeHeld has the pods looked at that a policy holds, all that are held if the UID is
-// empty. It does not block.
+// WakeHeld queues the pods that a policy holds, all held pods if the UID is empty. It does not
+// block.
 func (e *Evictor) WakeHeld(policy types.UID) {
 	e.woken.Add(1)
-	e.PodsChanged(e.book.heldKeys(policy))
+	e.PodsChanged(e.state.heldKeys(policy))
 }
 
-// NamespaceChanged says that the labels of a namespace have come to be known or are others than
-// before. What is held there is looked at. It does not block.
+// NamespaceChanged queues the held pods of a namespace whose labels are new or have changed. It
+// does not block.
 func (e *Evictor) NamespaceChanged(name string) {
 	e.woken.Add(1)
-	keys := e.book.heldKeys("")
+	keys := e.state.heldKeys("")
 	if e.options.Mode == ModeWindow {
-		// The labels say for which taints there is a window at all.
+		// The labels determine which taints have a window.
 		keys = e.tracker.Exposed()
 	}
 	e.PodsChanged(slices.DeleteFunc(keys, func(key tracker.Key) bool { return key.Namespace != name }))
 }
 
-// PoliciesChanged says that other EvictionPolicies are in force than before. What they
-// hold, or held, is looked at. It does not block.
+// PoliciesChanged queues the held pods after the EvictionPolicies in force have changed. It does
+// not block.
 func (e *Evictor) PoliciesChanged() {
 	e.woken.Add(1)
 	e.rates.Update(e.local.Now(), ratelimit.LimitsOf(e.options.Policies().All()))
 	if e.options.Mode == ModeWindow {
-		// The policies say for which taints there is a window at all.
+		// The policies determine which taints have a window.
 		e.PodsChanged(e.tracker.Exposed())
 		return
 	}
-	e.PodsChanged(e.book.heldKeys(""))
+	e.PodsChanged(e.state.heldKeys(""))
 }

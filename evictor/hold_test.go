@@ -336,9 +336,9 @@ func TestObserveEvictsNobody(t *testing.T) {
 func TestHeldMessages(t *testing.T) {
 	t.Parallel()
 	for _, reason := range checks.Reasons() {
-		said := heldMessage(&toldOf{episode: episode{carrier: tracker.Source{}, reason: reason}, pods: 1, policy: "p", taint: "a:NoExecute"})
+		said := heldMessage(&heldGroup{holdKey: holdKey{carrier: tracker.Source{}, reason: reason}, pods: 1, policy: "p", taint: "a:NoExecute"})
 		require.NotContains(t, said, "taint a:NoExecute: "+string(reason), "the reason is said in words")
 		require.Contains(t, said, "Holding 1 pod that has to leave because of taint a:NoExecute: ")
-		require.NotContains(t, releasedMessage(&toldOf{episode: episode{reason: reason}, taint: "a:NoExecute"}), "EvictionPolicy")
+		require.NotContains(t, releasedMessage(&heldGroup{holdKey: holdKey{reason: reason}, taint: "a:NoExecute"}), "EvictionPolicy")
 	}
 }

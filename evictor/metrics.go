@@ -13,11 +13,10 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// Metrics counts what the evictor does. The names that Kubernetes' own controllers
-// have are kept, so that dashboards and alerts work on; they count only deletions
-// that the evictor itself asked for.
+// Metrics are the metrics of the evictor. Those of Kubernetes' own controllers keep their names, so
+// that dashboards and alerts continue to work. They count only deletions by this evictor.
 type Metrics struct {
-	// ofNodes and ofDevices are what Kubernetes counts, for taints of either.
+	// ofNodes and ofDevices are the metrics of Kubernetes' two controllers.
 	ofNodes   deletions
 	ofDevices deletions
 	evictions *prometheus.CounterVec
@@ -28,7 +27,7 @@ type Metrics struct {
 	dropped   prometheus.Counter
 	stamped   prometheus.Counter
 	oddTimes  *prometheus.CounterVec
-	// counts returns the numbers of the book; nil before there is an evictor.
+	// counts returns the numbers of pending evictions; nil before there is an evictor.
 	counts atomic.Pointer[func() counts]
 }
 
@@ -102,7 +101,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // carrierKinds are the kinds of objects that carry NoExecute taints.
 var carrierKinds = []tracker.SourceKind{tracker.SourceNode, tracker.SourceSlice, tracker.SourceRule}
 
-// The metrics that are computed from the book at each scrape.
+// The metrics that are computed at each scrape.
 var (
 	pendingDesc = prometheus.NewDesc("tollgate_evictions_pending",
 		"Pods that have to leave now or later, by the kind of the object with the taint.", []string{"source"}, nil)
@@ -112,8 +111,7 @@ var (
 		"Longest time for which a pod has been due that nothing holds, in seconds. 0 if there is no such pod, and on replicas that do not lead.", nil, nil)
 )
 
-// Describe implements prometheus.Collector, for the numbers of pending and held evictions, which are computed at
-// each scrape.
+// Describe implements prometheus.Collector.
 func (*Metrics) Describe(descs chan<- *prometheus.Desc) {
 	descs <- pendingDesc
 	descs <- heldDesc
@@ -135,7 +133,7 @@ func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 	metrics <- prometheus.MustNewConstMetric(overdueDesc, prometheus.GaugeValue, numbers.overdue.Seconds())
 }
 
-// ended counts an eviction that came to an end.
+// ended counts an eviction that has ended.
 func (m *Metrics) ended(source tracker.SourceKind, how act.Method, outcome act.Outcome, late time.Duration) {
 	m.evictions.WithLabelValues(string(source), string(how), string(outcome)).Inc()
 	if outcome != act.Evicted {

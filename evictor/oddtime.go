@@ -12,20 +12,22 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// oddAfter is by how much the time of a taint may differ from the moment it
-// appeared.
+// oddAfter is the difference to the moment at which a taint appeared from which on its time is
+// odd.
 const oddAfter = 5 * time.Minute
 
-// The directions in which a time can be odd. They are metric labels.
+// oddTimeReason is the reason of events about taints with an odd time.
+const oddTimeReason = "TaintTimeOdd"
+
+// The directions of an odd time, as metric labels.
 const (
 	directionFuture = "future"
 	directionPast   = "past"
 )
 
-// oddTime reports whether the time of a taint is hardly meant, and in which
-// direction. The API accepts any time: one in the future suspends an eviction
-// (H01), one in the past uses up tolerations that pods still count on (H02). A
-// taint that stood there when the node was first seen may well be old.
+// oddTime reports whether the time of a taint is probably a mistake, and its direction. The API
+// accepts any time: one in the future postpones evictions (H01), and one in the past shortens
+// tolerations (H02). A taint that existed when the node was first seen may be old.
 func oddTime(taint tracker.Taint) (direction string, odd bool) {
 	switch ahead := taint.TimeAdded.Sub(taint.Seen); {
 	case ahead > oddAfter:
@@ -36,29 +38,29 @@ func oddTime(taint tracker.Taint) (direction string, odd bool) {
 	return "", false
 }
 
-// oddTimes are the odd times that were reported, each once.
+// oddTimes are the reported odd times. Each is reported once.
 type oddTimes struct {
-	mu   sync.Mutex
-	told map[tracker.Source][]tracker.Taint
+	mu       sync.Mutex
+	reported map[tracker.Source][]tracker.Taint
 }
 
-// checkTimes reports odd times among the NoExecute taints of an object that is known as uid.
+// checkTimes reports odd times among the NoExecute taints of an object.
 func (e *Evictor) checkTimes(source tracker.Source, uid types.UID, taints []tracker.Taint) {
-	for _, taint := range e.odd.news(source.Named(), taints) {
+	for _, taint := range e.odd.unreported(source.Named(), taints) {
 		direction, _ := oddTime(taint)
 		e.metrics.oddTimes.WithLabelValues(direction).Inc()
-		about, known := source, uid
+		about, aboutUID := source, uid
 		if taint.Patch != (tracker.PatchRef{}) {
-			about, known = taint.Author(), taint.Patch.UID
+			about, aboutUID = taint.Author(), taint.Patch.UID
 		}
-		e.announce.onCarrier(about, known, corev1.EventTypeWarning, oddTimeReason,
+		e.announce.onCarrier(about, aboutUID, corev1.EventTypeWarning, oddTimeReason,
 			"Taint %s appeared at %s with a time in the %s: %s", taint.String(),
 			taint.Seen.UTC().Format(time.RFC3339), direction, taint.TimeAdded.UTC().Format(time.RFC3339))
 	}
 }
 
-// news returns the odd taints that were not reported yet.
-func (o *oddTimes) news(object tracker.Source, taints []tracker.Taint) []tracker.Taint {
+// unreported returns the odd taints that were not reported yet, and records them as reported.
+func (o *oddTimes) unreported(object tracker.Source, taints []tracker.Taint) []tracker.Taint {
 	var all, fresh []tracker.Taint
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -67,24 +69,24 @@ func (o *oddTimes) news(object tracker.Source, taints []tracker.Taint) []tracker
 			continue
 		}
 		all = append(all, taint)
-		told := slices.ContainsFunc(o.told[object], func(t tracker.Taint) bool {
+		known := slices.ContainsFunc(o.reported[object], func(t tracker.Taint) bool {
 			return t.Key == taint.Key && t.Effect == taint.Effect && t.TimeAdded.Equal(taint.TimeAdded)
 		})
-		if !told {
+		if !known {
 			fresh = append(fresh, taint)
 		}
 	}
 	if len(all) > 0 {
-		o.told[object] = all
+		o.reported[object] = all
 	} else {
-		delete(o.told, object)
+		delete(o.reported, object)
 	}
 	return fresh
 }
 
-// objects returns those of which something was reported.
+// objects returns the objects with reported taints.
 func (o *oddTimes) objects() []tracker.Source {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return slices.Collect(maps.Keys(o.told))
+	return slices.Collect(maps.Keys(o.reported))
 }

@@ -70,8 +70,8 @@ func TestAPanicOfALoopDoesNotEndIt(t *testing.T) {
 			w.leaves(podA)
 			plain := w.evictor.queues.plain
 			use := func(queue *controller.Controller[tracker.Key]) {
-				w.evictor.book.mu.Lock() // The loop takes it before it reads the queue.
-				defer w.evictor.book.mu.Unlock()
+				w.evictor.state.mu.Lock() // The loop takes it before it reads the queue.
+				defer w.evictor.state.mu.Unlock()
 				w.evictor.queues.plain = queue
 			}
 			use(nil) // The call of the next pod panics.

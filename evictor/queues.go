@@ -12,18 +12,17 @@ import (
 )
 
 const (
-	// retryBase is the first wait after an attempt that failed. Each pod waits for itself alone: a bucket
-	// shared by all would keep the last of many pods waiting long after the API server is back.
+	// retryBase is the first wait after a failed attempt. Each pod has its own backoff: with a
+	// shared bucket, the last of many pods would wait long after the API server has recovered.
 	retryBase = 10 * time.Millisecond
-	// conflictMax is the longest wait after a conflict. The next attempt decides on the new version, and
-	// an object that changes often must not make it wait longer and longer.
+	// conflictMax is the maximum wait after a conflict. The next attempt decides about the new
+	// version of the pod, and pods that change often must not wait longer and longer.
 	conflictMax = 100 * time.Millisecond
-	// longestSleep is the longest that a pod sleeps before its deadline is computed again.
-	// Deadlines are times of the API server, sleeps are measured by this machine.
-	// Where the two part, because the server's clock was set forward or the machine
-	// was suspended, a pod oversleeps by this much at most.
+	// longestSleep is the maximum time before the deadline of a pod is computed again. Deadlines
+	// are times of the API server, but sleeps are measured by this machine. If the clocks diverge,
+	// because one was set or the machine was suspended, a pod leaves late by at most this.
 	longestSleep = time.Minute
-	// busyPause is how long a pod waits that another worker handles.
+	// busyPause is the wait of a pod that another worker is processing.
 	busyPause = 100 * time.Millisecond
 )
 
@@ -35,13 +34,12 @@ const (
 	stampQueue  = "taint-eviction-controller-stamp"
 )
 
-// queues are what wakes the workers. A queue is never the truth: a pod that is woken is decided
-// anew, and one whose eviction is cancelled is woken in vain. Pods that use claims have a
-// queue of their own, so that the metrics of both are what they are in Kubernetes (DE-59),
-// and neither has to wait behind the other.
+// queues wake the workers. Decisions do not depend on them: each pod is decided about again when
+// it is woken. Pods that use claims have their own queue, so that the metrics of both queues mean
+// what they mean in Kubernetes (DE-59), and neither delays the other.
 type queues struct {
 	plain, claiming *controller.Controller[tracker.Key]
-	// nodes are those with taints that want a time.
+	// nodes has the nodes with taints without a time.
 	nodes *controller.Controller[string]
 }
 
@@ -61,7 +59,7 @@ func (e *Evictor) newQueues() queues {
 	return q
 }
 
-// of returns the queue for pods that use claims, or for all others.
+// of returns the queue for pods that use claims, or for all other pods.
 func (q *queues) of(claiming bool) *controller.Controller[tracker.Key] {
 	if claiming {
 		return q.claiming
@@ -69,12 +67,11 @@ func (q *queues) of(claiming bool) *controller.Controller[tracker.Key] {
 	return q.plain
 }
 
-// step handles one pod of a queue. An error means that it is tried again; a positive duration, that it is
-// not time yet; zero, that it is done or need not be done.
+// step processes one pod of a queue. It returns after how long to process the pod again, zero for
+// never, or an error that does the same.
 //
-// A pod in the wrong queue changes over: its claims, generated for it or found by the scheduler, may have
-// shown up while it waited. A queue gives a pod to one worker at a time; a pod that changes over could be
-// given to a second.
+// A pod whose claims became known while it waited moves to the other queue. A queue gives a pod to
+// one worker at a time, but a pod that moves could be given to a second one, so busy guards it.
 func (e *Evictor) step(ctx context.Context, key tracker.Key, claiming bool) (time.Duration, error) {
 	if e.tracker.UsesClaims(key) != claiming {
 		e.queues.of(!claiming).Add(key)
@@ -84,9 +81,9 @@ func (e *Evictor) step(ctx context.Context, key tracker.Key, claiming bool) (tim
 		return busyPause, nil
 	}
 	defer e.busy.Delete(key)
-	defer e.round.done(key)
+	defer e.firstPass.done(key)
 	woken := e.woken.Load()
-	wait, err := e.look(ctx, key)
+	wait, err := e.process(ctx, key)
 	switch {
 	case err != nil:
 		return 0, backoff(e.queues.of(claiming), key, err)
@@ -97,8 +94,8 @@ func (e *Evictor) step(ctx context.Context, key tracker.Key, claiming bool) (tim
 	return min(wait, longestSleep), nil
 }
 
-// backoff returns the error of an attempt that failed, which says how long its key waits: longer each
-// time, and at least as long as the API server asks for, up to the longest wait that there is.
+// backoff returns an error with the wait of a key after a failed attempt: exponential, at least the
+// Retry-After of the API server, and at most controller.RetryMax.
 func backoff[K comparable](queue *controller.Controller[K], key K, cause error) error {
 	wait := min(queue.Backoff(key, cause), controller.RetryMax)
 	if _, asks := apierrors.SuggestsClientDelay(cause); !asks && act.Classify(cause) == act.Conflict {

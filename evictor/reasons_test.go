@@ -127,7 +127,7 @@ func TestJ01AnotherBreakerHoldsAPodByThen(t *testing.T) {
 }
 
 // TestPoliciesThatChangeWhileAPodIsJudged has a policy be released after a worker has
-// read it and before what it holds is in the book.
+// read it and before what it holds is in the state.
 func TestPoliciesThatChangeWhileAPodIsJudged(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
@@ -13,22 +14,22 @@ import (
 )
 
 const (
-	// syncPoll is how often it is looked whether the tracker is ready.
+	// syncPoll is the interval at which Synced is called.
 	syncPoll = 50 * time.Millisecond
-	// syncPatience is after how long, and then how often, the log says that it is not.
+	// syncPatience is the interval at which the log reports that the tracker is not synced.
 	syncPatience = 30 * time.Second
 )
 
-// Start evicts until ctx is done and returns when all that it started has
-// stopped. Nothing is decided before the tracker knows everything. It may be called
-// again when it has returned: a replica that lost the lease may get it back.
+// Start evicts pods until ctx is done, and returns after all its goroutines have ended. It decides
+// nothing before the tracker is synced. It may be called again after it has returned, because a
+// replica that lost the lease may acquire it again.
 func (e *Evictor) Start(ctx context.Context) error {
 	if !e.waitSynced(ctx) {
 		return nil
 	}
 	e.fit.Leads(e.clock.Now())
 	e.disruption.Reset()
-	e.lookAtNodes(e.clock.Now())
+	e.observeNodes(e.clock.Now())
 	e.running.Store(true)
 	defer e.running.Store(false)
 
@@ -46,20 +47,21 @@ func (e *Evictor) Start(ctx context.Context) error {
 		loop(e.requests.MarkLate)
 	}
 	e.starting.Wait()
-	e.lookAtAll()
+	e.queueAll()
 	logr.FromContextOrDiscard(ctx).Info("evictor started", "workers", e.options.Workers)
 	<-ctx.Done()
 	running.Wait()
-	e.round.end()
+	e.firstPass.end()
 	e.requests.ForgetLate()
 	e.rates.Clear()
-	e.book.empty()
+	e.state.empty()
 	e.announce.flush(true)
 	return nil
 }
 
-// lookAtAll looks at all that the tracker knows, and forgets what has gone since an earlier lease.
-func (e *Evictor) lookAtAll() {
+// queueAll queues all tracked pods, nodes and rules, and those with state from an earlier lease,
+// which is removed if they do not exist any more.
+func (e *Evictor) queueAll() {
 	for _, object := range e.odd.objects() {
 		if object.Kind == tracker.SourceNode {
 			e.NodeChanged(object.Name)
@@ -67,7 +69,7 @@ func (e *Evictor) lookAtAll() {
 			e.RuleChanged(object.Name)
 		}
 	}
-	for _, name := range names(e.book.counted(), tracker.SourceRule) {
+	for _, name := range names(e.state.counted(), tracker.SourceRule) {
 		e.RuleChanged(name)
 	}
 	for _, name := range e.tracker.Tainted() {
@@ -77,30 +79,30 @@ func (e *Evictor) lookAtAll() {
 		e.RuleChanged(name)
 	}
 	exposed := e.tracker.Exposed()
-	e.round.begin(exposed)
+	e.firstPass.begin(exposed)
 	e.PodsChanged(exposed)
 }
 
 func (e *Evictor) waitSynced(ctx context.Context) bool {
 	ticker := e.local.NewTicker(syncPoll)
 	defer ticker.Stop()
-	told := e.local.Now()
+	logged := e.local.Now()
 	for !e.options.Synced() {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-ticker.C():
 		}
-		if now := e.local.Now(); now.Sub(told) >= syncPatience {
-			told = now
+		if now := e.local.Now(); now.Sub(logged) >= syncPatience {
+			logged = now
 			logr.FromContextOrDiscard(ctx).Info("nobody is evicted yet: not everything has been listed", "missing", e.options.Missing())
 		}
 	}
 	return true
 }
 
-// housekeep writes summaries, forgets what has become old, and looks whether all nodes are
-// down.
+// housekeep writes summaries, removes old reads, counts the nodes that are down, and checks
+// whether the mode fits the cluster.
 func (e *Evictor) housekeep(ctx context.Context) {
 	ticker := e.local.NewTicker(announceTick)
 	defer ticker.Stop()
@@ -110,10 +112,45 @@ func (e *Evictor) housekeep(ctx context.Context) {
 			return
 		case <-ticker.C():
 			e.announce.flush(false)
-			e.announce.flushHeld(e.book, e.tracker.UIDOf)
+			e.announce.flushHeld(e.state, e.tracker.UIDOf)
 			e.confirm.Sweep()
-			e.lookAtNodes(e.clock.Now())
+			e.observeNodes(e.clock.Now())
 			e.checkFit(ctx)
 		}
 	}
+}
+
+// firstPass is the first decision about every pod after this replica became leader. Until it is
+// complete, the number of held pods is not known.
+type firstPass struct {
+	mu sync.Mutex
+	// left are the pods that were not processed yet, nil while the evictor does not run.
+	left sets.Set[tracker.Key]
+}
+
+func (r *firstPass) begin(keys []tracker.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left = sets.New(keys...)
+}
+
+// done records that a pod was processed.
+func (r *firstPass) done(key tracker.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left.Delete(key)
+}
+
+func (r *firstPass) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left = nil
+}
+
+// Settled reports whether every pod was processed since this replica leads, so that Held is
+// complete.
+func (e *Evictor) Settled() bool {
+	e.firstPass.mu.Lock()
+	defer e.firstPass.mu.Unlock()
+	return e.firstPass.left != nil && len(e.firstPass.left) == 0
 }

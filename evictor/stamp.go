@@ -19,12 +19,12 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// bare reports whether there is a taint without a time.
-func bare(taints []tracker.Taint) bool {
+// lackTime reports whether a taint has no time.
+func lackTime(taints []tracker.Taint) bool {
 	return slices.ContainsFunc(taints, func(taint tracker.Taint) bool { return !taint.Stamped })
 }
 
-// stampStep handles one node of the queue.
+// stampStep processes one node of the queue.
 func (e *Evictor) stampStep(ctx context.Context, name string) (time.Duration, error) {
 	if err := e.stamp(ctx, name); err != nil {
 		logr.FromContextOrDiscard(ctx).V(1).Info("cannot stamp taints yet", "node", name, "reason", err.Error())
@@ -33,14 +33,14 @@ func (e *Evictor) stampStep(ctx context.Context, name string) (time.Duration, er
 	return 0, nil
 }
 
-// stamp gives the NoExecute taints of a node that came without a time the time at which they were
-// first seen, so that a restart does not start their clock again (H03). Admission does that for
-// taints that pass it; what is found without a time came while admission was away. The
-// node is read for where they stand now; the patch tests that they still do. Of
-// a node that was created anew meanwhile, the watch tells.
+// stamp sets the time of NoExecute taints of a node that have none to the time at which they were
+// first seen, so that their time does not start again after a restart (H03). Admission sets the
+// time of other taints; a taint without one was written while no webhook answered. stamp reads
+// the node for the positions of the taints, and its patch tests them. It does nothing for a node
+// that was recreated, which the watch will report.
 func (e *Evictor) stamp(ctx context.Context, name string) error {
 	uid, known := e.tracker.Taints(name)
-	if !bare(known) {
+	if !lackTime(known) {
 		return nil
 	}
 	nodes := e.options.Client.CoreV1().Nodes()
@@ -70,7 +70,7 @@ func (e *Evictor) stamp(ctx context.Context, name string) error {
 	return nil
 }
 
-// ignoreNotFound wraps err, unless it says that the node is gone.
+// ignoreNotFound wraps err; nil if the node does not exist.
 func ignoreNotFound(verb string, err error) error {
 	if act.Classify(err) == act.NotFound {
 		return nil
@@ -78,10 +78,9 @@ func ignoreNotFound(verb string, err error) error {
 	return fmt.Errorf("%s: %w", verb, err)
 }
 
-// stampPatch returns the patch for the NoExecute taints of node that have no
-// time, and how many these are. The times that count now are in known. They are
-// written in whole seconds, the rest cut off: Decide counts a toleration from the
-// end of the second.
+// stampPatch returns the patch for the NoExecute taints of a node without a time, and their number.
+// known has the times at which they were first seen. Times are truncated to seconds, because the
+// API stores seconds; Decide counts a toleration from the end of the second.
 func stampPatch(node *corev1.Node, known []tracker.Taint, now time.Time) (patch []jsonpatch.Operation, count int) {
 	patch = []jsonpatch.Operation{jsonpatch.NewOperation("test", "/metadata/uid", node.UID)}
 	for i, taint := range node.Spec.Taints {

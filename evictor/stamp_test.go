@@ -170,7 +170,7 @@ func faultOddRules(w *world) {
 	require.Len(w.t, w.deviceRecorder.took(), 1, "a rule created anew is another rule")
 	w.drop(changed)
 	w.drop(anew)
-	require.Empty(w.t, w.evictor.odd.told)
+	require.Empty(w.t, w.evictor.odd.reported)
 	w.set(newRule("n", "", ahead))
 	require.Len(w.t, w.deviceRecorder.took(), 1)
 	w.restart()

@@ -19,30 +19,31 @@ import (
 type target struct {
 	pod      tracker.Pod
 	decision decide.Decision
-	// entry is the eviction as the book has it.
-	entry entry
+	// pending is a copy of the pending eviction.
+	pending pendingEviction
 	// now is the time of the decision.
 	now time.Time
-	// due are the reasons that are due, the earliest first, and cause the one that the pod is
-	// evicted for, once it is known.
+	// due are the reasons that are due, the earliest first. cause is the one because of which
+	// the pod is evicted, nil until it is known.
 	due   []dueReason
 	cause *dueReason
 }
 
-// dueReason is a reason to leave that is due, and the eviction because of it, as checks are asked about it.
+// dueReason is a reason that is due, and the eviction because of it, which the checks judge.
 type dueReason struct {
 	checks.Eviction
 
-	// held is why the pod is held in spite of it; nil if it is not.
+	// held is the hold of the pod for this reason; nil for none.
 	held *checks.Hold
 }
 
-// heldReasons are the reasons that the checks turned out to hold, in one attempt.
+// heldReasons are the reasons that the checks held in one attempt.
 type heldReasons map[decide.Origin]*checks.Hold
 
-// look decides about a pod, and makes an attempt to evict it if nothing holds it. The next reason is
-// tried where a breaker or a budget holds the first.
-func (e *Evictor) look(ctx context.Context, key tracker.Key) (wait time.Duration, err error) {
+// process decides about a pod, and makes an attempt to evict it unless it is held. If a breaker
+// or a budget holds the first reason, the attempt goes on with the next. It returns after how
+// long to process the pod again, zero for never.
+func (e *Evictor) process(ctx context.Context, key tracker.Key) (wait time.Duration, err error) {
 	goal, wait := e.due(ctx, key, nil)
 	switch {
 	case goal == nil:
@@ -57,7 +58,7 @@ func (e *Evictor) look(ctx context.Context, key tracker.Key) (wait time.Duration
 	defer cancel()
 	ctx, end := e.traceAttempt(ctx, goal)
 	defer end()
-	looked, held := map[tracker.Source]error{}, e.book.postponed(key)
+	looked, held := map[tracker.Source]error{}, e.state.postponed(key)
 	for goal != nil {
 		goal, wait, err = e.confirmed(ctx, goal, looked, held)
 		if err != nil {
@@ -73,9 +74,9 @@ func (e *Evictor) look(ctx context.Context, key tracker.Key) (wait time.Duration
 		switch {
 		case answer.Wait > 0:
 			if !goal.cause.AsksBudget { // Else a budget that held the pod may hold it still.
-				e.book.free(key, true)
+				e.state.free(key, true)
 			}
-			e.book.postpone(key, held)
+			e.state.postpone(key, held)
 			traceResult(ctx, resultWaiting)
 			return answer.Wait, nil
 		case answer.Hold != nil:
@@ -93,10 +94,10 @@ func (e *Evictor) look(ctx context.Context, key tracker.Key) (wait time.Duration
 	return wait, nil
 }
 
-// confirmed makes sure that a pod has to leave: it reads the object that carries the taint, and
-// decides again with what it found. If that taint is gone, it is the turn of the next. If an
-// object cannot be read, another that is as good a reason is tried, unless that would only take more
-// time. Without a target the pod need not leave yet, and has to wait.
+// confirmed reads the object that carries the taint, and decides about the pod again. If the
+// taint is gone, it continues with the next reason. If the object cannot be read, it tries the
+// object of another reason, unless the API server is slow or overloaded. It returns nil, and how
+// long to wait, if the pod need not leave now.
 func (e *Evictor) confirmed(ctx context.Context, goal *target, looked map[tracker.Source]error, held heldReasons) (*target, time.Duration, error) {
 	for {
 		cause, err := pick(goal, looked)
@@ -109,7 +110,7 @@ func (e *Evictor) confirmed(ctx context.Context, goal *target, looked map[tracke
 			return goal, 0, nil
 		}
 		key := goal.pod.Key
-		changed, err := e.confirmTraced(ctx, object, confirm.Need{Bound: goal.pod.Bound, Since: goal.entry.entered})
+		changed, err := e.confirmTraced(ctx, object, confirm.Need{Bound: goal.pod.Bound, Since: goal.pending.entered})
 		e.PodsChanged(changed)
 		if failure := act.Classify(err); failure == act.Timeout || failure == act.Throttled || failure == act.Conflict {
 			return nil, 0, err
@@ -122,8 +123,8 @@ func (e *Evictor) confirmed(ctx context.Context, goal *target, looked map[tracke
 	}
 }
 
-// pick returns the first reason that nothing holds whose object could be read, or was not tried
-// yet. If there is none, it returns the error of the first.
+// pick returns the first reason that is not held and whose object was read, or was not tried yet.
+// If there is none, it returns the first error.
 func pick(goal *target, looked map[tracker.Source]error) (*dueReason, error) {
 	var first error
 	for i := range goal.due {
@@ -142,9 +143,9 @@ func pick(goal *target, looked map[tracker.Source]error) (*dueReason, error) {
 	return nil, first
 }
 
-// due decides about a pod and records what follows. It returns the pod if it has to leave now and
-// something lets it; else nil and how long to wait, zero for nothing to do. Held are the reasons
-// that turned out to be held.
+// due decides about a pod and records the result. It returns the pod if it has to leave now and
+// at least one reason is not held. Otherwise it returns nil and how long to wait, zero for
+// nothing to do. held are the reasons that earlier steps of the attempt found to be held.
 func (e *Evictor) due(ctx context.Context, key tracker.Key, held heldReasons) (*target, time.Duration) {
 	situation, ok := e.tracker.Lookup(key)
 	if !ok {
@@ -157,33 +158,32 @@ func (e *Evictor) due(ctx context.Context, key tracker.Key, held heldReasons) (*
 		e.keep(ctx, situation.Pod)
 		return nil, 0
 	}
-	entry := e.book.plan(key, decision)
+	planned := e.state.plan(key, decision)
 	if decision.Wait > 0 {
-		e.book.free(key, true)
+		e.state.free(key, true)
 		traceResult(ctx, resultNotDue)
 		return nil, decision.Wait
 	}
 	if e.options.Mode == ModeObserve {
-		return nil, longestSleep // Others evict the pod.
+		return nil, longestSleep // Kubernetes evicts the pod.
 	}
-	goal := &target{pod: situation.Pod, decision: decision, entry: entry, now: now}
+	goal := &target{pod: situation.Pod, decision: decision, pending: planned, now: now}
 	goes, released := e.checkReasons(goal, held)
 	if !goes {
-		e.book.hold(key, goal.holds(), now)
+		e.state.hold(key, goal.holds(), now)
 		traceResult(ctx, resultHeld)
-		return nil, goal.nextLook()
+		return nil, goal.nextCheck()
 	}
-	e.book.free(key, released)
+	e.state.free(key, released)
 	return goal, 0
 }
 
-// checkReasons asks the standing checks about each reason that is due, and reports whether the
-// pod has to leave because of at least one. Released is true if a breaker held the pod for that one and
-// does so no longer.
+// checkReasons asks the standing checks about each reason that is due, and reports whether at
+// least one is not held. released is true if a breaker held the pod for that reason and does not
+// any more.
 //
-// A breaker that held the pod is asked too, for every reason until one goes. That takes no
-// request, so that pods that are held for hours cost the API server nothing. It may be another
-// breaker by now.
+// If a breaker held the pod, checkReasons also asks the breakers, for each reason until one is
+// not held. That needs no request, so pods that are held for hours put no load on the API server.
 func (e *Evictor) checkReasons(goal *target, held heldReasons) (goes, released bool) {
 	due := goal.decision.Due(goal.now)
 	set := e.options.Policies()
@@ -191,7 +191,7 @@ func (e *Evictor) checkReasons(goal *target, held heldReasons) (goes, released b
 	if set.Len() > 0 {
 		subject = decide.SubjectOf(&goal.pod, e.options.NamespaceLabels)
 	}
-	tripped := e.book.tripped(goal.pod.Key)
+	tripped := e.state.tripped(goal.pod.Key)
 	goal.due = make([]dueReason, len(due))
 	for i := range due {
 		reason := &goal.due[i]
@@ -212,7 +212,7 @@ func (e *Evictor) checkReasons(goal *target, held heldReasons) (goes, released b
 	return goes, released
 }
 
-// stillTripped returns the hold of a breaker on a pod that a breaker held before; nil for none.
+// stillTripped returns the hold of the breakers on a pod that a breaker held before; nil for none.
 func (e *Evictor) stillTripped(reason *dueReason) *checks.Hold {
 	now := e.now()
 	answer := e.options.Breaker(now, &reason.Eviction)
@@ -225,7 +225,7 @@ func (e *Evictor) stillTripped(reason *dueReason) *checks.Hold {
 // now returns the time by both clocks.
 func (e *Evictor) now() checks.Now { return checks.Now{Server: e.clock.Now(), Local: e.local.Now()} }
 
-// holds returns what holds the pod, for each reason that is held.
+// holds returns the hold of each held reason.
 func (t *target) holds() []hold {
 	holds := make([]hold, 0, len(t.due))
 	for i := range t.due {
@@ -236,9 +236,9 @@ func (t *target) holds() []hold {
 	return holds
 }
 
-// nextLook returns when a pod is checked again of which every reason that is due is held: at
-// the latest when the next reason is due.
-func (t *target) nextLook() time.Duration {
+// nextCheck returns after how long a pod is checked again whose due reasons are all held: at the
+// latest when its next reason is due.
+func (t *target) nextCheck() time.Duration {
 	again := checks.Recheck
 	for i := range t.due {
 		again = min(again, t.due[i].held.Again)
@@ -249,7 +249,7 @@ func (t *target) nextLook() time.Duration {
 	return again
 }
 
-// decide decides about a pod as the mode has it.
+// decide decides about a pod in the mode of the evictor.
 func (e *Evictor) decide(now time.Time, situation tracker.Situation) decide.Decision {
 	situation.Taints = e.disruption.Recount(situation.Taints)
 	decision := e.options.Rules.Decide(now, situation)
@@ -259,9 +259,9 @@ func (e *Evictor) decide(now time.Time, situation tracker.Situation) decide.Deci
 	return decide.NewDecision(now, e.windowed(&situation.Pod, decision.Because))
 }
 
-// windowed returns the reasons of a pod for which it was given a window: in mode Window all
-// others are left to Kubernetes' own controllers. A reason of which that cannot be told yet is kept,
-// and held when it is due.
+// windowed returns the reasons for which the pod has a window: in mode Window, Kubernetes' own
+// controllers evict because of all others. It keeps a reason whose policy cannot be determined
+// yet; the checks hold it when it is due.
 func (e *Evictor) windowed(pod *tracker.Pod, because []decide.Reason) []decide.Reason {
 	set, subject := e.options.Policies(), decide.SubjectOf(pod, e.options.NamespaceLabels)
 	return slices.DeleteFunc(because, func(reason decide.Reason) bool {
@@ -270,15 +270,15 @@ func (e *Evictor) windowed(pod *tracker.Pod, because []decide.Reason) []decide.R
 	})
 }
 
-// keep withdraws the eviction of a pod that exists, if there was one.
+// keep cancels the eviction of an existing pod, if there is one.
 func (e *Evictor) keep(ctx context.Context, pod tracker.Pod) {
 	if pod.Terminating {
-		e.suspect(&pod)
+		e.observeTerminating(&pod)
 		e.overtaken(ctx, pod.Key, act.Terminating, nil)
 		return
 	}
 	traceResult(ctx, resultKept)
-	ended, _, ok := e.book.close(pod.Key, act.Unfinished, nil)
+	ended, _, ok := e.state.close(pod.Key, act.Unfinished, nil)
 	if !ok {
 		return
 	}
@@ -288,10 +288,10 @@ func (e *Evictor) keep(ctx context.Context, pod tracker.Pod) {
 	logr.FromContextOrDiscard(ctx).V(1).Info("cancelled eviction", "pod", pod.String())
 }
 
-// overtaken ends the eviction of a pod that is gone or on its way out, which the
-// tracker learns by learn if it does not know yet.
+// overtaken ends the eviction of a pod that is gone or terminating. learn updates the tracker, nil
+// if the tracker knows already.
 func (e *Evictor) overtaken(ctx context.Context, key tracker.Key, outcome act.Outcome, learn func(tracker.Key)) {
-	ended, outcome, ok := e.book.close(key, outcome, learn)
+	ended, outcome, ok := e.state.close(key, outcome, learn)
 	traceResult(ctx, string(outcome))
 	if !ok {
 		return

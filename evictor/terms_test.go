@@ -95,7 +95,7 @@ func termDeletionLost(w *world) {
 	w.set(newRule("r", "", deviceTaint("gpu")))
 	w.api.setFaults(every(is("delete pods default/a"), errLost), nil)
 	w.start()
-	require.True(w.t, w.evictor.book.entries[tracker.PodOf(w.api.pod(podA)).Key].sent)
+	require.True(w.t, w.evictor.state.pending[tracker.PodOf(w.api.pod(podA)).Key].sent)
 	w.kill()
 	w.api.setFaults(nil, nil)
 	w.api.remove(podA)
@@ -142,7 +142,7 @@ func termCounts(w *world) {
 	w.lead()
 	require.Equal(w.t, 1, w.evictor.EvictedBy("r-rule-uid"))
 	require.Zero(w.t, w.evictor.EvictedBy("gone-rule-uid"))
-	require.Len(w.t, w.evictor.book.evicted, 1)
+	require.Len(w.t, w.evictor.state.evicted, 1)
 }
 
 func termOddTimes(w *world) {
@@ -162,7 +162,7 @@ func termOddTimes(w *world) {
 	w.drop(rule)
 	w.lead()
 	require.Empty(w.t, slices.Concat(w.recorder.took(), w.deviceRecorder.took()))
-	require.Len(w.t, w.evictor.odd.told, 1)
+	require.Len(w.t, w.evictor.odd.reported, 1)
 	w.setNode("clean", ahead)
 	require.Len(w.t, w.recorder.took(), 1)
 }
@@ -185,7 +185,7 @@ func TestCountedBeforeItShows(t *testing.T) {
 		}
 		w.start()
 		w.kill()
-		w.evictor.book.exists = func(tracker.Source) bool {
+		w.evictor.state.exists = func(tracker.Source) bool {
 			wait, err := w.evictor.step(w.t.Context(), key, true)
 			meanwhile = append(meanwhile, fmt.Sprintf("pending %t, others wait %s, error %v", pending(), wait, err))
 			return true

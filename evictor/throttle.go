@@ -12,17 +12,16 @@ import (
 )
 
 const (
-	// throttlePause is the least time between two halvings: many answers to requests
-	// that were under way at once say one thing and not many.
+	// throttlePause is the minimum time between two halvings: many answers to concurrent
+	// requests are one signal.
 	throttlePause = time.Second
-	// longestThrottle bounds for how long one answer can stop all evictions.
+	// longestThrottle is the maximum time for which one answer can stop all evictions.
 	longestThrottle = 30 * time.Second
 )
 
-// throttle bounds how many attempts are under way at once. Each answer that the API
-// server has too much to do halves the bound, and each that it accepts raises it a
-// little (I01): so all workers slow down together, not only the one that was told. From
-// one at a time it takes as many rounds of answers as there are workers until all work.
+// throttle bounds the number of concurrent attempts. Each answer of 429 halves the limit, and each
+// success raises it a little (I01), so that all workers slow down together. From a limit of one,
+// it takes as many rounds of answers as there are workers until all work again.
 type throttle struct {
 	local clock.WithTicker
 	most  float64
@@ -30,10 +29,10 @@ type throttle struct {
 	mu    sync.Mutex
 	limit float64
 	busy  int
-	// until is when the API server wants to be asked again, halved when that was last
-	// taken to heart.
+	// until is the end of the Retry-After of the API server, and halved the time of the last
+	// halving.
 	until, halved time.Time
-	// room wakes those that wait until less attempts are under way.
+	// room wakes the goroutines that wait for an attempt to end.
 	room *sync.Cond
 }
 
@@ -43,8 +42,8 @@ func newThrottle(most int, local clock.WithTicker) *throttle {
 	return t
 }
 
-// enter waits until an attempt may begin, and reports false if ctx is done before. leave follows if it
-// may.
+// enter waits until an attempt may begin, and returns false if ctx is done before. After true, the
+// caller must call leave.
 func (t *throttle) enter(ctx context.Context) bool {
 	defer context.AfterFunc(ctx, func() {
 		t.mu.Lock()
@@ -64,7 +63,7 @@ func (t *throttle) enter(ctx context.Context) bool {
 			t.room.Wait()
 		}
 	}
-	t.room.Signal() // The room that this one was woken for is for the next.
+	t.room.Signal() // The next goroutine may begin in place of this one.
 	return false
 }
 
@@ -80,9 +79,8 @@ func (t *throttle) sleep(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// leave says that an attempt is over, whether the API server was asked in it to evict the
-// pod, and what came of it. What was answered by nobody says nothing of how much it can
-// take.
+// leave ends an attempt. asked says whether the API server was asked to evict the pod: an attempt
+// without that request says nothing about the load of the API server.
 func (t *throttle) leave(asked bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,7 +96,7 @@ func (t *throttle) leave(asked bool, err error) {
 	}
 }
 
-// slow takes in that the API server has too much to do; the caller holds the lock.
+// slow halves the limit. The caller holds the lock.
 func (t *throttle) slow(err error) {
 	now := t.local.Now()
 	if now.Sub(t.halved) >= throttlePause {

@@ -22,9 +22,9 @@ const (
 	resultFailed  = "failed"
 )
 
-// traceAttempt starts the span of an attempt, which is a trace of its own, and returns the function
-// that ends it. The context carries the span to the functions below, which do nothing without one. A pod
-// that waits until the rates call it has none: it only asks again.
+// traceAttempt starts the span of an attempt, a trace of its own, and returns the function that ends
+// it. The context carries the span to the functions below, which do nothing without one. An attempt
+// of a pod that waits for a rate limit has no span.
 func (e *Evictor) traceAttempt(ctx context.Context, goal *target) (traced context.Context, end func()) {
 	if e.options.Tracer == nil || e.rates.Waits(goal.pod.Key) {
 		return ctx, func() {}
@@ -42,13 +42,13 @@ func (e *Evictor) traceAttempt(ctx context.Context, goal *target) (traced contex
 	return ctx, func() { span.End() }
 }
 
-// recording returns the span of an attempt, false if there is none that is sent.
+// recording returns the span of an attempt; false if it is not exported.
 func recording(ctx context.Context) (trace.Span, bool) {
 	span := trace.SpanFromContext(ctx)
 	return span, span.IsRecording()
 }
 
-// confirmTraced is Confirm as a span below that of the attempt.
+// confirmTraced calls Confirm in a child span.
 func (e *Evictor) confirmTraced(ctx context.Context, object tracker.Source, need confirm.Need) ([]tracker.Key, error) {
 	if _, ok := recording(ctx); !ok {
 		return e.confirm.Confirm(ctx, object, need)
@@ -63,7 +63,7 @@ func (e *Evictor) confirmTraced(ctx context.Context, object tracker.Source, need
 	return changed, err
 }
 
-// traceCause sets what the pod is evicted for, and how late that is.
+// traceCause sets the reason of the eviction, and how late it is.
 func (e *Evictor) traceCause(ctx context.Context, goal *target) {
 	span, ok := recording(ctx)
 	if !ok {
@@ -82,7 +82,7 @@ func (e *Evictor) traceCause(ctx context.Context, goal *target) {
 	}
 }
 
-// traceHold adds an event for a reason to leave that is held.
+// traceHold adds an event for a held reason.
 func traceHold(ctx context.Context, reason *dueReason, hold *checks.Hold) {
 	if span, ok := recording(ctx); ok {
 		span.AddEvent(resultHeld, trace.WithAttributes(
@@ -93,14 +93,14 @@ func traceHold(ctx context.Context, reason *dueReason, hold *checks.Hold) {
 	}
 }
 
-// traceResult sets how the attempt ended.
+// traceResult sets the result of the attempt.
 func traceResult(ctx context.Context, result string) {
 	if span, ok := recording(ctx); ok {
 		span.SetAttributes(attribute.String("tollgate.result", result))
 	}
 }
 
-// traceFailure sets that a request failed, and how. A budget that refuses is no failure, but a hold.
+// traceFailure sets the failure of a request. The refusal of a budget is a hold and no failure.
 func traceFailure(ctx context.Context, failure act.Failure) {
 	if failure == act.NoFailure || failure.Blocked() {
 		return

@@ -262,15 +262,15 @@ func TestBookUnanswered(t *testing.T) {
 
 	t.Run("DE-77 a pod is unanswered from the request on until it is known what came of it", func(t *testing.T) {
 		t.Parallel()
-		for sentence, end := range map[string]func(b *book){
-			"it was evicted":           func(b *book) { b.close(a, act.Evicted, nil) },
-			"somebody else deleted it": func(b *book) { b.close(a, act.Terminating, nil) },
-			"it need not leave":        func(b *book) { b.close(a, act.Unfinished, nil) },
-			"the request was refused":  func(b *book) { b.fail(a, act.Denied, act.Attempt{Sent: true}) },
-			"the lease was lost":       func(b *book) { b.empty() },
-			"nothing was asked for":    func(b *book) { b.fail(a, act.Timeout, act.Attempt{Unmarkable: true}) },
+		for sentence, end := range map[string]func(b *state){
+			"it was evicted":           func(b *state) { b.close(a, act.Evicted, nil) },
+			"somebody else deleted it": func(b *state) { b.close(a, act.Terminating, nil) },
+			"it need not leave":        func(b *state) { b.close(a, act.Unfinished, nil) },
+			"the request was refused":  func(b *state) { b.fail(a, act.Denied, act.Attempt{Sent: true}) },
+			"the lease was lost":       func(b *state) { b.empty() },
+			"nothing was asked for":    func(b *state) { b.fail(a, act.Timeout, act.Attempt{Unmarkable: true}) },
 		} {
-			b := emptyBook()
+			b := emptyState()
 			b.try(a, act.Delete)
 			require.Empty(t, b.unanswered, "there is no such eviction")
 			b.plan(a, becauseOf("r"))
@@ -285,7 +285,7 @@ func TestBookUnanswered(t *testing.T) {
 
 	t.Run("I04 it still is when the answer was lost, and another attempt was refused", func(t *testing.T) {
 		t.Parallel()
-		b := emptyBook()
+		b := emptyState()
 		b.plan(a, becauseOf("r"))
 		b.try(a, act.Delete)
 		b.fail(a, act.Timeout, act.Attempt{Sent: true})
@@ -300,21 +300,21 @@ func TestBookUnanswered(t *testing.T) {
 	t.Run("I04 DE-68 one whose answer was lost counts for the rules because of which it was asked for", func(t *testing.T) {
 		t.Parallel()
 		l := listening()
-		l.book.plan(a, becauseOf("r", "s"))
-		l.book.try(a, act.Delete)
-		l.book.fail(a, act.Timeout, act.Attempt{Sent: true})
+		l.state.plan(a, becauseOf("r", "s"))
+		l.state.try(a, act.Delete)
+		l.state.fail(a, act.Timeout, act.Attempt{Sent: true})
 		// The claim by which r applies is seen released before the pod is seen gone.
-		l.book.plan(a, becauseOf("s"))
+		l.state.plan(a, becauseOf("s"))
 		l.heard()
-		l.book.close(a, act.Gone, nil)
+		l.state.close(a, act.Gone, nil)
 		require.Equal(t, []string{"r", "s"}, l.heard())
-		require.Equal(t, 1, l.book.evictedBy(r))
-		require.Equal(t, 1, l.book.evictedBy(s))
+		require.Equal(t, 1, l.state.evictedBy(r))
+		require.Equal(t, 1, l.state.evictedBy(s))
 	})
 
 	t.Run("DE-68 one that is evicted at last counts for the rules of that attempt", func(t *testing.T) {
 		t.Parallel()
-		b := emptyBook()
+		b := emptyState()
 		b.plan(a, becauseOf("r", "s"))
 		b.fail(a, act.Timeout, act.Attempt{Sent: true})
 		b.plan(a, becauseOf("s"))

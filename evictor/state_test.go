@@ -14,16 +14,16 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// emptyBook returns a book whose rules all exist and nobody listens to.
-func emptyBook() *book {
-	return newBook(func([]tracker.Source) {}, func(tracker.Source) bool { return true }, func() time.Time { return time.Time{} })
+// emptyState returns a state whose rules all exist and nobody listens to.
+func emptyState() *state {
+	return newState(func([]tracker.Source) {}, func(tracker.Source) bool { return true }, func() time.Time { return time.Time{} })
 }
 
-// evictedBy and unansweredFor are what an evictor with this book says of a rule.
-func (b *book) evictedBy(rule types.UID) int { return (&Evictor{book: b}).EvictedBy(rule) }
+// evictedBy and unansweredFor are what an evictor with this state says of a rule.
+func (s *state) evictedBy(rule types.UID) int { return (&Evictor{state: s}).EvictedBy(rule) }
 
-func (b *book) unansweredFor(rule types.UID) []tracker.Key {
-	return (&Evictor{book: b}).Unanswered(rule)
+func (s *state) unansweredFor(rule types.UID) []tracker.Key {
+	return (&Evictor{state: s}).Unanswered(rule)
 }
 
 func TestBook(t *testing.T) {
@@ -31,7 +31,7 @@ func TestBook(t *testing.T) {
 
 	t.Run("I02 what waits for the API server is woken by its recovery, but not all the time", func(t *testing.T) {
 		t.Parallel()
-		b := emptyBook()
+		b := emptyState()
 		down, denied := tracker.Key{Name: "down"}, tracker.Key{Name: "denied"}
 		b.plan(down, dueBecause(tracker.Source{Kind: tracker.SourceNode, Name: "n"}))
 		b.plan(denied, dueBecause(tracker.Source{Kind: tracker.SourceNode, Name: "n"}))
@@ -44,25 +44,25 @@ func TestBook(t *testing.T) {
 		require.Empty(t, b.recover(noon.Add(2*recoveryPause)))
 	})
 
-	t.Run("what is not in the book can fail and be closed", func(t *testing.T) {
+	t.Run("what is not in the state can fail and be closed", func(t *testing.T) {
 		t.Parallel()
-		b := emptyBook()
-		require.Equal(t, entry{failure: act.Denied, failures: 1}, b.fail(tracker.Key{}, act.Denied, act.Attempt{}))
+		b := emptyState()
+		require.Equal(t, pendingEviction{failure: act.Denied, failures: 1}, b.fail(tracker.Key{}, act.Denied, act.Attempt{}))
 		_, _, ok := b.close(tracker.Key{}, act.Gone, nil)
 		require.False(t, ok)
 	})
 }
 
-// listener keeps what a book says of rules. It asks back, as a listener may.
+// listener keeps what a state says of rules. It asks back, as a listener may.
 type listener struct {
-	book *book
-	told []string
+	state *state
+	told  []string
 }
 
 func listening() *listener {
 	l := &listener{}
-	l.book = newBook(func(rules []tracker.Source) {
-		l.book.evictedBy("any")
+	l.state = newState(func(rules []tracker.Source) {
+		l.state.evictedBy("any")
 		for _, rule := range rules {
 			l.told = append(l.told, rule.Name)
 		}
@@ -103,69 +103,69 @@ func TestBookTellsOfRules(t *testing.T) {
 	t.Run("DE-66 DE-74 when a pod comes, when its rules change and when it is let go, but not in between", func(t *testing.T) {
 		t.Parallel()
 		l := listening()
-		l.book.plan(a, becauseOf("s", "r"))
+		l.state.plan(a, becauseOf("s", "r"))
 		require.Equal(t, []string{"r", "s"}, l.heard())
-		l.book.plan(a, becauseOf("r", "s"))
+		l.state.plan(a, becauseOf("r", "s"))
 		require.Empty(t, l.heard(), "which of them is first is not news")
-		l.book.plan(b, becauseOf("r"))
+		l.state.plan(b, becauseOf("r"))
 		require.Equal(t, []string{"r"}, l.heard())
-		l.book.plan(a, becauseOf("s", "t", "u"))
+		l.state.plan(a, becauseOf("s", "t", "u"))
 		heard := l.heard()
 		slices.Sort(heard)
 		require.Equal(t, []string{"r", "t", "u"}, heard)
-		_, outcome, ok := l.book.close(a, act.Unfinished, nil)
+		_, outcome, ok := l.state.close(a, act.Unfinished, nil)
 		require.True(t, ok)
 		require.Equal(t, act.Unfinished, outcome)
 		require.Equal(t, []string{"s", "t", "u"}, l.heard())
-		require.Zero(t, l.book.evictedBy("s-rule-uid"))
-		l.book.close(b, act.Gone, nil)
+		require.Zero(t, l.state.evictedBy("s-rule-uid"))
+		l.state.close(b, act.Gone, nil)
 		require.Equal(t, []string{"r"}, l.heard())
-		require.Zero(t, l.book.evictedBy("r-rule-uid"))
+		require.Zero(t, l.state.evictedBy("r-rule-uid"))
 	})
 
 	t.Run("DE-68 DE-74 when a pod is evicted it is counted before", func(t *testing.T) {
 		t.Parallel()
 		l := listening()
-		l.book.plan(a, becauseOf("r", "s"))
+		l.state.plan(a, becauseOf("r", "s"))
 		counted := 0
-		l.book.changed = func([]tracker.Source) { counted = l.book.evictedBy("r-rule-uid") }
-		_, outcome, _ := l.book.close(a, act.Evicted, nil)
+		l.state.changed = func([]tracker.Source) { counted = l.state.evictedBy("r-rule-uid") }
+		_, outcome, _ := l.state.close(a, act.Evicted, nil)
 		require.Equal(t, act.Evicted, outcome)
 		require.Equal(t, 1, counted)
-		require.Equal(t, 1, l.book.evictedBy("s-rule-uid"))
+		require.Equal(t, 1, l.state.evictedBy("s-rule-uid"))
 	})
 
 	t.Run("I04 a deletion whose answer was lost is ours when the pod goes, and is not when it stays", func(t *testing.T) {
 		t.Parallel()
 		l := listening()
 		for key, end := range map[tracker.Key]act.Outcome{a: act.Gone, b: act.Unfinished} {
-			l.book.plan(key, becauseOf("r"))
-			l.book.fail(key, act.Timeout, act.Attempt{Sent: true})
-			l.book.close(key, end, nil)
+			l.state.plan(key, becauseOf("r"))
+			l.state.fail(key, act.Timeout, act.Attempt{Sent: true})
+			l.state.close(key, end, nil)
 		}
-		require.Equal(t, 1, l.book.evictedBy("r-rule-uid"))
+		require.Equal(t, 1, l.state.evictedBy("r-rule-uid"))
 	})
 
 	t.Run("a pod whose node alone is tainted concerns no rule", func(t *testing.T) {
 		t.Parallel()
 		l := listening()
-		l.book.plan(a, dueBecause(tracker.Source{Kind: tracker.SourceNode, Name: "n"}))
-		l.book.close(a, act.Evicted, nil)
+		l.state.plan(a, dueBecause(tracker.Source{Kind: tracker.SourceNode, Name: "n"}))
+		l.state.close(a, act.Evicted, nil)
 		require.Empty(t, l.heard())
 	})
 
 	t.Run("DE-75 a rule created anew under its name is told of, and counted by itself", func(t *testing.T) {
 		t.Parallel()
 		l := listening()
-		l.book.plan(a, becauseOf("r"))
+		l.state.plan(a, becauseOf("r"))
 		anew := becauseOf("r")
 		anew.Because[0].Taint.Source.UID = "another"
 		require.Equal(t, []string{"r"}, l.heard())
-		l.book.plan(a, anew)
+		l.state.plan(a, anew)
 		require.Equal(t, []string{"r", "r"}, l.heard())
-		l.book.close(a, act.Evicted, nil)
-		require.Equal(t, 1, l.book.evictedBy("another"))
-		require.Len(t, l.book.evicted, 1)
+		l.state.close(a, act.Evicted, nil)
+		require.Equal(t, 1, l.state.evictedBy("another"))
+		require.Len(t, l.state.evicted, 1)
 	})
 }
 
