@@ -1,6 +1,6 @@
-// Package act makes the requests of an eviction: it marks and deletes a pod or asks the Eviction
-// API, each time for the pod in the version that was decided on, and says what an error means
-// for the next attempt.
+// Package act makes the requests of an eviction: it sets the DisruptionTarget condition of a pod
+// and deletes it, or calls the Eviction API. The UID and the resourceVersion of the pod that was
+// decided about are preconditions. The package also classifies the errors of these requests.
 package act
 
 import (
@@ -27,80 +27,80 @@ type Outcome string
 const (
 	// Unfinished is the outcome of an attempt that has to be repeated.
 	Unfinished Outcome = ""
-	// Evicted says that the API server accepted our deletion.
+	// Evicted means that the API server accepted the deletion.
 	Evicted Outcome = "evicted"
-	// Gone says that there is no such pod any more.
+	// Gone means that the pod does not exist any more.
 	Gone Outcome = "gone"
-	// Terminating says that somebody else deleted the pod.
+	// Terminating means that another client deleted the pod.
 	Terminating Outcome = "terminating"
 )
 
-// Method is how a pod is made to leave. The values are metric labels.
+// Method is how a pod is evicted. The values are metric labels.
 type Method string
 
 // The methods.
 const (
 	// Delete deletes the pod, as Kubernetes' own controllers do.
 	Delete Method = "delete"
-	// Evict asks the Eviction API, which honours PodDisruptionBudgets.
+	// Evict calls the Eviction API, which honours PodDisruptionBudgets.
 	Evict Method = "evict"
 )
 
-// Order is what is to be done to a pod.
+// Order is an eviction to be carried out.
 type Order struct {
-	// Pod is the pod, in the version that was decided on.
+	// Pod is the pod, in the version that was decided about.
 	Pod    tracker.Pod
 	Method Method
-	// Cause is the kind of object that carries the taint because of which it leaves.
+	// Cause is the kind of the object that carries the taint.
 	Cause tracker.SourceKind
-	// Mark is how method Delete sets the DisruptionTarget condition, empty for not at all: the
+	// Mark is when method Delete sets the DisruptionTarget condition, empty for never: the
 	// condition explains an eviction and must not prevent it.
 	Mark v1alpha1.EvictionMark
-	// Guarded is true when a PodDisruptionBudget is known that guards the pod.
+	// Guarded is true if a known PodDisruptionBudget guards the pod.
 	Guarded bool
-	// Holds is asked immediately before each request that changes something: an error says that
-	// the decision is not to be carried out any more.
+	// Holds is called immediately before each write. An error means that the eviction must not
+	// be carried out any more.
 	Holds func() error
 }
 
-// Attempt is the result of one try to evict a pod.
+// Attempt is the result of one attempt to evict a pod.
 type Attempt struct {
 	Outcome Outcome
-	// Answer is the pod as the API server last returned it, nil when it did not.
+	// Answer is the pod as the API server last returned it; nil if it returned none.
 	Answer *corev1.Pod
-	// Changed is true when Answer shows that the pod is not as it was decided about.
+	// Changed is true if Answer differs from the pod that was decided about.
 	Changed bool
-	// Unmarkable is true when the API server answered that it did not set the condition.
+	// Unmarkable is true if the API server refused the condition.
 	Unmarkable bool
-	// Sent is true when the end of the pod was asked for, with any result.
+	// Sent is true if the deletion or eviction was sent, with any result.
 	Sent bool
 }
 
-// MayHaveWorked reports whether the pod is gone because of the attempt, or may be.
+// MayHaveWorked reports whether the attempt evicted the pod, or may have.
 func (a Attempt) MayHaveWorked(err error) bool {
 	return (err == nil && a.Outcome == Evicted) || (a.Sent && Classify(err).Ambiguous())
 }
 
-// Effector carries out evictions. It makes every request on condition that the pod
-// still is the one, in the version, that the decision was made on.
+// Effector carries out evictions. Every request has the UID and the resourceVersion of the pod that
+// was decided about as preconditions.
 type Effector interface {
 	// Evict makes one attempt.
 	Evict(ctx context.Context, what Order) (Attempt, error)
 }
 
-// Requests are the requests of evictions. Method Delete evicts as Kubernetes does: it sets the
-// DisruptionTarget condition and deletes the pod. In the normal case that is two requests, neither
-// of them a read. They are safe for concurrent use.
+// Requests makes the requests of evictions. Method Delete evicts as Kubernetes does: it sets the
+// DisruptionTarget condition and deletes the pod, normally by two requests without a read. It is
+// goroutine-safe.
 type Requests struct {
 	pods  corev1client.PodsGetter
 	clock clock.PassiveClock
 	// leads reports whether this replica holds the lease.
 	leads func() bool
-	// late are the pods that are marked after they were deleted.
+	// late are deleted pods whose condition is set while they terminate.
 	late chan lateMark
 }
 
-// New returns an Effector that makes its requests by a client.
+// New returns an Effector that makes its requests with a client.
 func New(client kubernetes.Interface, now clock.PassiveClock, leads func() bool) *Requests {
 	return &Requests{pods: client.CoreV1(), clock: now, leads: leads, late: make(chan lateMark, mostLate)}
 }
@@ -126,9 +126,8 @@ func (r *Requests) Evict(ctx context.Context, what Order) (Attempt, error) {
 	return r.markAndDelete(ctx, &what)
 }
 
-// refused reports whether the Eviction API answered that it does not evict a pod, in a way that says
-// nothing against deleting it. The credentials are as good for that, the pod has changed for that too, and
-// an API server that has too much to do is left alone.
+// refused reports whether the Eviction API refused an eviction for a reason that does not apply to
+// a deletion. Invalid credentials, a changed pod and an overloaded API server apply to both.
 func refused(err error) bool {
 	failure := Classify(err)
 	return (failure.Blocked() || failure == Denied || failure == Invalid) && !apierrors.IsUnauthorized(err)
@@ -150,15 +149,16 @@ func (r *Requests) markAndDelete(ctx context.Context, what *Order) (Attempt, err
 	return r.delete(ctx, what, Attempt{Answer: answer}, answer.ResourceVersion)
 }
 
-// delete deletes the pod in a version. Done is what was done before.
+// delete deletes the pod in a version. done is the attempt so far.
 func (r *Requests) delete(ctx context.Context, what *Order, done Attempt, version string) (Attempt, error) {
 	pod := &what.Pod
 	return what.send(ctx, done, "delete pod", func(ctx context.Context) error {
-		return r.pods.Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: thatOne(pod, version)})
+		return r.pods.Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: preconditions(pod, version)})
 	})
 }
 
-// send makes the request that ends the pod, if the decision still holds. It adds to done what came of it.
+// send makes the request that deletes or evicts the pod, unless Holds returns an error. It adds the
+// result to done.
 func (o *Order) send(ctx context.Context, done Attempt, verb string, request func(context.Context) error) (Attempt, error) {
 	if err := o.Holds(); err != nil {
 		return done, err
@@ -179,7 +179,7 @@ func (o *Order) send(ctx context.Context, done Attempt, verb string, request fun
 	return done, nil
 }
 
-// thatOne returns the condition that the pod is still that pod in that version.
-func thatOne(pod *tracker.Pod, version string) *metav1.Preconditions {
+// preconditions returns the UID of the pod and the version as preconditions.
+func preconditions(pod *tracker.Pod, version string) *metav1.Preconditions {
 	return &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &version}
 }

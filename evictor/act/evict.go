@@ -13,31 +13,31 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// errChanged says that a pod is not the one, or not the version, that was decided on.
+// errChanged is the error for a pod that has another version than the one that was decided about.
 var errChanged = errors.New("pod changed since it was decided about")
 
-// evict evicts by the Eviction API (policy/v1), which honours PodDisruptionBudgets and sets the
-// DisruptionTarget condition itself. The API server takes a pod off its budget before it looks
-// at the preconditions, and a pod that then stays is given back only after two minutes
-// (pkg/registry/core/pod/storage/eviction.go). So a pod with a budget is read first:
-// a version that is out of date must not cost its neighbours their turn.
+// evict calls the Eviction API (policy/v1), which honours PodDisruptionBudgets and sets the
+// DisruptionTarget condition itself. The API server records a disruption in the budget before it
+// checks the preconditions, and if they fail, the disruption expires only after two minutes
+// (pkg/registry/core/pod/storage/eviction.go). So a pod with a budget is read first: an outdated
+// version must not use up the budget of other pods.
 func (r *Requests) evict(ctx context.Context, what *Order) (Attempt, error) {
 	pod := &what.Pod
 	if what.Guarded {
-		if done, err := r.look(ctx, pod); err != nil || done.Outcome != Unfinished {
+		if done, err := r.read(ctx, pod); err != nil || done.Outcome != Unfinished {
 			return done, err
 		}
 	}
 	return what.send(ctx, Attempt{}, "evict pod", func(ctx context.Context) error {
 		return r.pods.Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
 			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
-			DeleteOptions: &metav1.DeleteOptions{Preconditions: thatOne(pod, pod.ResourceVersion)},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: preconditions(pod, pod.ResourceVersion)},
 		})
 	})
 }
 
-// look reads the pod and makes sure that it is as it was decided about.
-func (r *Requests) look(ctx context.Context, pod *tracker.Pod) (Attempt, error) {
+// read reads the pod, and returns a conflict if it has changed since it was decided about.
+func (r *Requests) read(ctx context.Context, pod *tracker.Pod) (Attempt, error) {
 	found, err := r.pods.Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	switch failure := Classify(err); {
 	case failure == NotFound:
@@ -54,13 +54,13 @@ func (r *Requests) look(ctx context.Context, pod *tracker.Pod) (Attempt, error) 
 	return Attempt{}, nil
 }
 
-// NewConflict returns the error of a request for a pod that is not as it was decided about.
+// NewConflict returns a conflict error for a pod that has changed since it was decided about.
 func NewConflict(name string, cause error) error {
 	return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, name, cause)
 }
 
-// isOther reports whether what is not found is something else than the pod: a budget
-// that was deleted while it was asked.
+// isOther reports whether a 404 is about another object than the pod: a budget that was deleted
+// during the request.
 func isOther(err error) bool {
 	details := statusOf(err).Details
 	return details != nil && details.Group != ""

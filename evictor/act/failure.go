@@ -13,60 +13,57 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// Failure is why a request did not do what it was to do. The values are metric
-// labels.
+// Failure is the class of the error of a request. The values are metric labels.
 type Failure string
 
 // The failures.
 const (
-	// NoFailure is the failure of a request that went well.
+	// NoFailure is the class of a successful request.
 	NoFailure Failure = ""
-	// NotFound says that the object does not exist.
+	// NotFound means that the object does not exist.
 	NotFound Failure = "not_found"
-	// Conflict says that the object is not the one, or not the version, that the
-	// request was meant for.
+	// Conflict means that the object has another UID or resourceVersion than the request.
 	Conflict Failure = "conflict"
-	// Throttled says that the API server has too much to do.
+	// Throttled means that the API server is overloaded (429).
 	Throttled Failure = "throttled"
-	// BudgetExceeded says that a PodDisruptionBudget does not let the pod go now.
+	// BudgetExceeded means that a PodDisruptionBudget does not allow the eviction now.
 	BudgetExceeded Failure = "budget"
-	// TwoBudgets says that several PodDisruptionBudgets guard the pod, which the
-	// Eviction API does not support.
+	// TwoBudgets means that several PodDisruptionBudgets guard the pod, which the Eviction API
+	// does not support.
 	TwoBudgets Failure = "budgets"
-	// Denied says that RBAC or an admission webhook refuses the request.
+	// Denied means that RBAC or an admission webhook refused the request.
 	Denied Failure = "denied"
-	// Invalid says that the API server does not accept the request as it is.
+	// Invalid means that the API server does not accept the request.
 	Invalid Failure = "invalid"
-	// Timeout says that no answer came in time: the request may have been done.
+	// Timeout means that no answer came in time. The request may have been carried out.
 	Timeout Failure = "timeout"
-	// Unavailable says that the API server is not there or not well: the request
-	// may have been done.
+	// Unavailable means that the API server could not be reached or failed. The request may have
+	// been carried out.
 	Unavailable Failure = "unavailable"
 )
 
-// Ambiguous reports whether the request may have been done in spite of the
-// failure.
+// Ambiguous reports whether the request may have been carried out in spite of the failure.
 func (f Failure) Ambiguous() bool {
 	return f == Timeout || f == Unavailable
 }
 
-// Transient reports whether the failure is one of the API server as a whole, so
-// that the next request that goes well says that it is over for all.
+// Transient reports whether the API server as a whole failed, so that a later success of another
+// request means that this one can be repeated.
 func (f Failure) Transient() bool {
 	return f == Timeout || f == Unavailable || f == Throttled
 }
 
-// Blocked reports whether budgets are what holds the pod up: the API server is well,
-// and it may take hours until another answer can be expected.
+// Blocked reports whether PodDisruptionBudgets refused the eviction, which may take hours to
+// change.
 func (f Failure) Blocked() bool {
 	return f == BudgetExceeded || f == TwoBudgets
 }
 
-// longestMessage bounds what is repeated of the words of others.
+// longestMessage is the maximum length of a quoted message of the API server or a webhook, in bytes.
 const longestMessage = 300
 
-// Explain returns the text about err for events. It is the message of the server or webhook where that
-// refused the request for a reason that users can change, and otherwise the kind of failure.
+// Explain returns a text about err for events: the message of the API server or the webhook if users
+// can change the reason of the refusal, and otherwise the class of the failure.
 func Explain(err error) string {
 	failure, message := Classify(err), statusOf(err).Message
 	switch {
@@ -82,7 +79,7 @@ func Explain(err error) string {
 	return strings.ToValidUTF8(message[:min(len(message), longestMessage)], "")
 }
 
-// Classify returns what err says about the request that it came from.
+// Classify returns the class of the error of a request.
 func Classify(err error) Failure {
 	switch {
 	case err == nil:
@@ -91,13 +88,13 @@ func Classify(err error) Failure {
 		return Denied
 	case apierrors.IsNotFound(err):
 		if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-			// No answer of an API: whoever said so, a proxy or an API server without
-			// that version of the API, knows nothing of the object.
+			// A proxy, or an API server without this version of the API, answered. Neither
+			// knows whether the object exists.
 			return Unavailable
 		}
 		return NotFound
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
-		// With 429, and with 403 when the budget's own numbers make no sense.
+		// The code is 429, and 403 if the numbers in the status of the budget are invalid.
 		return BudgetExceeded
 	case isTwoBudgets(err):
 		return TwoBudgets
@@ -118,13 +115,13 @@ func Classify(err error) Failure {
 	return byCode(err)
 }
 
-// twoBudgets is what the Eviction API says of a pod with several budgets. It has no
-// reason and no cause to go by (pkg/registry/core/pod/storage/eviction.go).
+// twoBudgets is part of the message of the Eviction API about a pod with several budgets. The answer
+// has no reason and no cause (pkg/registry/core/pod/storage/eviction.go).
 const twoBudgets = "more than one PodDisruptionBudget"
 
-// byWebhook begins what the API server says when a webhook refuses a request. The webhook
-// picks the code and the rest (apiserver/pkg/admission/plugin/webhook/errors): it says
-// nothing of how the API server is, nor of what there is.
+// byWebhook is the prefix of the message of the API server when a webhook refuses a request. The
+// webhook chooses the code and the reason (apiserver/pkg/admission/plugin/webhook/errors), so they
+// say nothing about the state of the API server or the object.
 const byWebhook = `admission webhook "`
 
 func isWebhook(err error) bool {
@@ -132,7 +129,7 @@ func isWebhook(err error) bool {
 	return strings.HasPrefix(message, byWebhook) && strings.Contains(message, "denied the request")
 }
 
-// statusOf returns what the API server said, which is zero if it said nothing.
+// statusOf returns the Status of the API server; zero if it did not answer.
 func statusOf(err error) metav1.Status {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -141,31 +138,32 @@ func statusOf(err error) metav1.Status {
 	return status.Status()
 }
 
-// isBrokenWebhook reports whether a webhook without which the API server does not carry out
-// the request could not be called. It is called before anything is stored, so the answer is
-// a refusal, although its code is 500 (apiserver/pkg/admission/plugin/webhook).
+// isBrokenWebhook reports whether a webhook with failurePolicy Fail could not be called. Webhooks are
+// called before the object is stored, so the answer is a refusal, although its code is 500
+// (apiserver/pkg/admission/plugin/webhook).
 func isBrokenWebhook(err error) bool {
 	return apierrors.IsInternalError(err) && strings.Contains(statusOf(err).Message, "failed calling webhook")
 }
 
-// isBudgetContended reports whether others wrote the PodDisruptionBudget again and again
-// while the Eviction API was to take the pod off it. The code is that of a timeout, but the
-// pod was not deleted (pkg/registry/core/pod/storage/eviction.go).
+// isBudgetContended reports whether the Eviction API could not write the PodDisruptionBudget because
+// other clients kept writing it. The code is that of a timeout, but the pod was not deleted
+// (pkg/registry/core/pod/storage/eviction.go).
 func isBudgetContended(err error) bool {
 	return apierrors.IsTimeout(err) && strings.Contains(statusOf(err).Message, "couldn't update PodDisruptionBudget")
 }
 
-// answered reports whether err is what the API server said, and not that it said nothing.
+// answered reports whether err is an answer of the API server.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status)
 }
 
-// limiterError begins what client-go says when its rate limiter does not let a request go
-// before its context ends (k8s.io/client-go/rest, Request.tryThrottle).
+// limiterError is part of the error of client-go if the context ends while its rate limiter delays
+// a request (k8s.io/client-go/rest, Request.tryThrottle).
 const limiterError = "client rate limiter Wait returned an error"
 
-// heldBack reports whether the rate limiter of this process did not let a request go.
+// heldBack reports whether the rate limiter of the client delayed the request until its context
+// ended, so that it was not sent.
 func heldBack(err error) bool {
 	return err != nil && !answered(err) && strings.Contains(err.Error(), limiterError)
 }
@@ -181,9 +179,8 @@ func isNetTimeout(err error) bool {
 		(errors.As(err, &network) && network.Timeout())
 }
 
-// byCode classifies what has no reason of its own, such as the answer of a
-// webhook that picked a status code. What is no answer at all did not get
-// through.
+// byCode classifies an error by its status code, for example that of a webhook. An error without an
+// answer is Unavailable.
 func byCode(err error) Failure {
 	switch code := statusOf(err).Code; {
 	case code == 400 || code == 422:

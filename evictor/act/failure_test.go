@@ -43,6 +43,10 @@ func TestClassify(t *testing.T) {
 		{"a webhook or RBAC says no", errDenied, Denied},
 		{"the token is no good", apierrors.NewUnauthorized("who"), Denied},
 		{"a webhook says no with a code of its own", status(http.StatusTeapot), Denied},
+		{"a webhook says no with a code of the server's", &apierrors.StatusError{ErrStatus: metav1.Status{
+			Code: http.StatusInternalServerError, Message: `admission webhook "w.example.com" denied the request: broken`,
+		}}, Denied},
+		{"a webhook cannot be called", apierrors.NewInternalError(errors.New(`failed calling webhook "w.example.com": no endpoints`)), Denied},
 		{"the object is not valid", apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "a", nil), Invalid},
 		{"the request is not valid", apierrors.NewBadRequest("what"), Invalid},
 		{"the API server ran out of time", apierrors.NewTimeoutError("slow", 1), Timeout},
@@ -66,6 +70,7 @@ func TestClassify(t *testing.T) {
 	require.True(t, Timeout.Ambiguous())
 	require.True(t, Unavailable.Ambiguous())
 	require.False(t, Conflict.Ambiguous())
+	require.False(t, Denied.Ambiguous(), "a webhook is asked before anything is stored")
 	require.True(t, Throttled.Transient())
 	require.False(t, Denied.Transient())
 }

@@ -10,27 +10,28 @@ import (
 )
 
 const (
-	// LateWorkers is how many pods are marked at once after they were deleted. It is a fraction of
-	// the workers that delete: deletions come first.
+	// LateWorkers is the number of goroutines that mark deleted pods. It is a fraction of the
+	// eviction workers, because deletions come first.
 	LateWorkers = 8
-	// mostLate bounds how many deleted pods wait to be marked, and lateTimeout a request.
+	// mostLate is the maximum number of deleted pods that wait to be marked, and lateTimeout the
+	// timeout of a request.
 	mostLate    = 10_000
 	lateTimeout = 10 * time.Second
 )
 
-// lateMark is a pod that is marked after it was deleted.
+// lateMark is a deleted pod that is to be marked.
 type lateMark struct {
 	pod   tracker.Pod
 	cause tracker.SourceKind
 }
 
-// marksLate reports whether a pod is marked after its deletion. Pods of Jobs are not: their
-// podFailurePolicy may look at the condition as soon as they fail.
+// marksLate reports whether a pod may be marked after its deletion. Pods of Jobs may not, because the
+// podFailurePolicy evaluates the condition as soon as they fail.
 func (r *Requests) marksLate(pod *tracker.Pod) bool {
 	return len(r.late) < mostLate && (pod.Origin == nil || pod.Origin.OwnerKind != "Job")
 }
 
-// markLate has a pod marked that was deleted. It does not block.
+// markLate queues a deleted pod to be marked. It does not block.
 func (r *Requests) markLate(pod tracker.Pod, cause tracker.SourceKind) {
 	pod.ResourceVersion = "" // The deletion has changed it.
 	select {
@@ -39,16 +40,16 @@ func (r *Requests) markLate(pod tracker.Pod, cause tracker.SourceKind) {
 	}
 }
 
-// ForgetLate drops the pods that still wait to be marked. No worker runs then.
+// ForgetLate removes the pods that wait to be marked. It must not be called while MarkLate runs.
 func (r *Requests) ForgetLate() {
 	for len(r.late) > 0 {
 		<-r.late
 	}
 }
 
-// MarkLate sets the DisruptionTarget condition on pods that were deleted, while they terminate, until ctx is
-// done. LateWorkers goroutines do so. Pods may be gone before it is their turn, and nothing is tried twice: the
-// condition is best effort.
+// MarkLate sets the DisruptionTarget condition of deleted pods while they terminate, until ctx is
+// done. LateWorkers goroutines call it. The condition is best effort: it is tried once, and a pod
+// may be gone before.
 func (r *Requests) MarkLate(ctx context.Context) {
 	for {
 		select {

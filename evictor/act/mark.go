@@ -13,16 +13,16 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// mark is what the DisruptionTarget condition of a pod says.
+// mark is the content of the DisruptionTarget condition.
 type mark struct{ reason, message string }
 
-// The marks that Kubernetes' own controllers leave (NE-20, DE-39).
+// The conditions that Kubernetes' own controllers set (NE-20, DE-39).
 var (
 	nodeMark   = mark{"DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"}
 	deviceMark = mark{"DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint"}
 )
 
-// markText returns the mark for a taint that objects of that kind carry.
+// markText returns the mark for taints of objects of a kind.
 func markText(cause tracker.SourceKind) mark {
 	if cause.OnDevice() {
 		return deviceMark
@@ -39,10 +39,9 @@ func (r *Requests) mark(ctx context.Context, pod tracker.Pod, cause tracker.Sour
 	return r.pods.Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 }
 
-// markPatch returns the strategic merge patch that marks pod. The resource version
-// makes the API server refuse it for any other version, the UID for any other pod. A
-// condition that is true already keeps the time since when it is. The generation is given
-// for devices as for nodes, which Kubernetes' own controller for devices does not do (DE-40).
+// markPatch returns the strategic merge patch that marks a pod. Its UID and resourceVersion are
+// preconditions. A condition that is already true keeps its lastTransitionTime. observedGeneration
+// is set for devices too, unlike by Kubernetes' own controller for devices (DE-40).
 func markPatch(pod tracker.Pod, cause tracker.SourceKind, now metav1.Time) *corev1apply.PodApplyConfiguration {
 	text := markText(cause)
 	condition := corev1apply.PodCondition().WithType(corev1.DisruptionTarget).WithStatus(corev1.ConditionTrue).
@@ -57,7 +56,7 @@ func markPatch(pod tracker.Pod, cause tracker.SourceKind, now metav1.Time) *core
 	return patch.WithUID(pod.UID).WithStatus(corev1apply.PodStatus().WithConditions(condition))
 }
 
-// marked reports whether pod has the condition as markPatch would set it.
+// marked reports whether a pod has the condition that markPatch would set.
 func marked(pod tracker.Pod, cause tracker.SourceKind) bool {
 	c, text := pod.Disruption, markText(cause)
 	return c != nil && c.Status == corev1.ConditionTrue && c.Reason == text.reason &&
