@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// askedAtOnce is how many attempts ask one PodDisruptionBudget at once. The API server
-	// counts an eviction in the status of the budget, by an optimistic lock: of those that
-	// come together one is counted, and each other tries again half a second later
-	// (EvictionsRetry in pkg/registry/core/pod/storage/eviction.go). With dozens, attempts
-	// last longer than they may, and one that was given up after it was counted takes its
-	// neighbours a place for two minutes.
+	// askedAtOnce is the maximum number of concurrent attempts that ask one PodDisruptionBudget.
+	// The API server writes an eviction into the status of the budget, with an optimistic lock:
+	// of concurrent evictions one succeeds, and the others are retried half a second later
+	// (EvictionsRetry in pkg/registry/core/pod/storage/eviction.go). With dozens, attempts time
+	// out, and an eviction that timed out after it was written uses up the budget of other pods
+	// for two minutes.
 	askedAtOnce = 4
-	// comesWithin is for how long a place is kept for a pod that was woken.
+	// comesWithin is how long a place is reserved for a pod that was woken.
 	comesWithin = 5 * time.Second
 )
 
-// Budgets bounds how many attempts ask the same PodDisruptionBudget at once. Pods that have to
-// wait hold no worker, no token of a rate and no room in a breaker, so that a budget of many pods
-// slows down no others. It is safe for concurrent use.
+// Budgets limits the number of concurrent attempts that ask the same PodDisruptionBudget. A pod that
+// waits occupies no worker, no token of a rate limit and no room in a breaker, so that a budget of
+// many pods does not slow down others. It is goroutine-safe.
 type Budgets struct {
 	options BudgetOptions
 
@@ -32,24 +32,24 @@ type Budgets struct {
 	asked map[types.UID]*askedBudget
 }
 
-// BudgetOptions are what Budgets needs.
+// BudgetOptions configures Budgets.
 type BudgetOptions struct {
 	// Of returns the PodDisruptionBudgets of a namespace.
 	Of func(namespace string) []tracker.Budget
 	// Pending reports whether a pod still has to leave.
 	Pending func(tracker.Key) bool
-	// Wake has pods asked again. It does not block.
+	// Wake queues pods. It does not block.
 	Wake func([]tracker.Key)
 }
 
-// askedBudget is one budget.
+// askedBudget is a budget that attempts ask or wait for.
 type askedBudget struct {
-	// asking is how many attempts ask it.
+	// asking is the number of attempts that ask it.
 	asking int
-	// queue are the pods that wait, in the order in which they came; waits has the same pods.
+	// queue has the waiting pods in the order of arrival; waits has the same pods.
 	queue []tracker.Key
 	waits map[tracker.Key]struct{}
-	// woken are the pods that a place is kept for, and since when.
+	// woken has the pods with a reserved place, and the time of the reservation.
 	woken map[tracker.Key]time.Time
 }
 
@@ -74,8 +74,8 @@ func (b *Budgets) Ask(now Now, of *Eviction) Answer {
 	}}
 }
 
-// only returns the UID of the PodDisruptionBudget that an eviction asks, empty for none. With
-// several none is asked: the API server refuses that at once.
+// only returns the UID of the PodDisruptionBudget that an eviction asks, empty for none. With several
+// budgets it returns none, because the API server refuses the eviction at once.
 func (b *Budgets) only(of *Eviction) types.UID {
 	if !of.AsksBudget {
 		return ""
@@ -94,7 +94,7 @@ func (b *Budgets) only(of *Eviction) types.UID {
 	return only
 }
 
-// enter reports whether a pod may ask a budget now. If not, it is woken when there is a place.
+// enter reports whether a pod may ask a budget now. If not, it is woken when there is room.
 func (b *Budgets) enter(now time.Time, budget types.UID, key tracker.Key) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -115,7 +115,7 @@ func (b *Budgets) enter(now time.Time, budget types.UID, key tracker.Key) bool {
 	return true
 }
 
-// leave ends that a pod asks a budget, and returns the pods that there are places for now.
+// leave is called when a pod has asked a budget. It returns the pods that may ask next.
 func (b *Budgets) leave(now time.Time, budget types.UID) []tracker.Key {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -136,8 +136,8 @@ func (b *Budgets) leave(now time.Time, budget types.UID) []tracker.Key {
 	return woken
 }
 
-// sweep deletes the budgets that no attempt asks. Pods that wait for them ask again after
-// Recheck. The caller holds the lock.
+// sweep removes the budgets that no attempt asks. Pods that wait for them ask again after Recheck. The
+// caller holds the lock.
 func (b *Budgets) sweep(now time.Time) {
 	for budget, at := range b.asked {
 		if at.places(now) == askedAtOnce {
@@ -146,7 +146,7 @@ func (b *Budgets) sweep(now time.Time) {
 	}
 }
 
-// places returns how many places there are that are kept for no pod.
+// places returns the number of free places without a reservation.
 func (a *askedBudget) places(now time.Time) int {
 	for key, at := range a.woken {
 		if now.Sub(at) > comesWithin {

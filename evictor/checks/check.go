@@ -11,47 +11,50 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// Recheck is after how long at most a pod that is held or waits is checked again. It bounds what
-// a missed event costs.
+// Recheck is the maximum time after which a held or waiting pod is checked again. It bounds the delay
+// after a missed event.
 const Recheck = 30 * time.Second
 
-// Eviction is the eviction of a pod that has to leave by now, because of one reason.
+// Eviction is the eviction of a pod because of one reason that is due.
 type Eviction struct {
 	*decide.Reason
 
 	Pod *tracker.Pod
-	// Treatment is what policies say about the eviction, and Unknown the error of decide.Treat.
+	// Treatment is the treatment of the eviction by policies, and Unknown the error of
+	// decide.Treat.
 	Treatment eviction.Treatment
 	Unknown   error
-	// AsksBudget is true if the Eviction API evicts the pod, which asks its PodDisruptionBudget.
+	// AsksBudget is true if the Eviction API evicts the pod, and so asks its
+	// PodDisruptionBudget.
 	AsksBudget bool
 }
 
-// Now is one moment by two clocks. Deadlines are times of the API server; rates and breakers
-// measure by the monotonic clock of the machine.
+// Now is a moment by two clocks: that of the API server for deadlines, and that of the machine for
+// rate limits and breakers.
 type Now struct{ Server, Local time.Time }
 
-// Check decides whether an eviction may go on now. A check is safe for concurrent use and does not
-// block.
+// Check decides whether an eviction may proceed now. A check is goroutine-safe and does not block.
 type Check func(now Now, of *Eviction) Answer
 
-// Answer is the answer of a check. The zero Answer lets the pod go on.
+// Answer is the answer of a check. The zero Answer means that the eviction may proceed.
 type Answer struct {
 	// Hold is set if the pod is held.
 	Hold *Hold
-	// Wait is positive if it is not the turn of the pod: after how long to ask again at the latest.
+	// Wait is positive if the pod has to wait: the maximum time until it asks again.
 	Wait time.Duration
-	// Undo takes back what the check has given to the pod; nil if nothing.
+	// Undo is called at the end of the attempt, or if another check does not let the eviction
+	// proceed, to release what the check has reserved for the pod; nil if nothing.
 	Undo func(now Now, end End)
 }
 
-// Hold is why a pod is held.
+// Hold is the reason why a pod is held.
 type Hold struct {
 	Reason Reason
-	// Policy and PolicyName are those of the EvictionPolicy that holds the pod, empty for none.
+	// Policy and PolicyName are the UID and the name of the EvictionPolicy that holds the pod,
+	// empty for none.
 	Policy     types.UID
 	PolicyName string
-	// Again is after how long to check the pod again at the latest.
+	// Again is the maximum time until the pod is checked again.
 	Again time.Duration
 }
 
@@ -69,20 +72,20 @@ type End uint8
 
 // The ends.
 const (
-	// Stayed means that the pod is still there, for certain.
+	// Stayed means that the pod was not evicted, for certain.
 	Stayed End = iota
-	// Left means that the pod has left, or may have.
+	// Left means that the pod was evicted, or may have been.
 	Left
-	// PutOff means that no request was made. The pod keeps its place in the order.
+	// PutOff means that no request was made. The pod keeps its place in queues.
 	PutOff
 )
 
-// List is checks in the order in which they are asked.
+// List is a list of checks, in the order in which they are asked.
 type List []Check
 
-// Ask asks the checks in order, until one does not let the pod go on. That answer is returned,
-// and what the checks before it have given is taken back. If all let it go on, the Pass has to be
-// ended when the attempt is over.
+// Ask asks the checks in order, until one does not let the eviction proceed. It then returns that
+// answer, and undoes the checks before it. If all let the eviction proceed, the caller must call End
+// of the Pass after the attempt.
 func (l List) Ask(now Now, of *Eviction) (Pass, Answer) {
 	var pass Pass
 	goes, end := false, PutOff // Also if a check panics.
@@ -107,10 +110,10 @@ func (l List) Ask(now Now, of *Eviction) (Pass, Answer) {
 	return pass, Answer{}
 }
 
-// Pass is what the checks of a list have given to a pod.
+// Pass has the Undo functions of a list of checks.
 type Pass []func(now Now, end End)
 
-// End tells the checks how the attempt ended, the last one first. It is called once.
+// End reports to the checks, the last one first, how the attempt ended. It must be called once.
 func (p Pass) End(now Now, end End) {
 	for _, undo := range slices.Backward(p) {
 		undo(now, end)

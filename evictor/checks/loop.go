@@ -13,40 +13,40 @@ import (
 )
 
 const (
-	// freeRounds is how many rounds there may be within freeWithin before pods wait.
+	// freeRounds is the number of rounds within freeWithin before pods have to wait.
 	freeRounds = 3
 	freeWithin = 10 * time.Minute
-	// shortestWait is how long after a round the next may begin, at first. It doubles
-	// with each round, up to longestWait.
+	// shortestWait is the first wait between two rounds. It doubles with each round, up to
+	// longestWait.
 	shortestWait = 10 * time.Second
 	longestWait  = 5 * time.Minute
-	// quiet is after how long without an eviction a loop is over.
+	// quiet is the time without an eviction after which a loop has ended.
 	quiet = 30 * time.Minute
-	// mostKnown bounds how many loops are remembered.
+	// mostKnown is the maximum number of stored histories.
 	mostKnown = 10_000
 )
 
-// Loops finds pods that come back to be evicted again, and slows them down.
+// Loops detects pods whose replacements are evicted again and again, and delays their evictions.
 //
-// A controller replaces a pod that was evicted. If the new pod tolerates the taint for a
-// while, or was bound to the node by name, it lands on the tainted node, is evicted and
-// replaced, and so on (J12). Kubernetes does that as fast as it can.
+// A controller replaces an evicted pod. If the new pod tolerates the taint for a while, or was bound
+// to the node by name, it runs on the tainted node, is evicted and replaced, and so on (J12).
+// Kubernetes does that without a limit.
 //
-// A round begins with the eviction of a pod that was created after the previous round
-// began; pods that existed before the taint are in no round. So the eviction of a workload with 50
-// replicas is one round and not 50. From the fourth round within ten minutes on, the next
-// round waits: 10 seconds after the previous one, then 20, up to 5 minutes. After half an
-// hour without an eviction the history is dropped.
+// A round begins with the eviction of a pod that was bound after the previous round began. Pods that
+// were bound before the taint appeared are in no round. So the eviction of a workload with 50
+// replicas is one round. From the fourth round within ten minutes on, the next round has to wait: 10
+// seconds after the previous one, then 20, up to 5 minutes. After half an hour without an eviction
+// the history is removed.
 //
-// A round belongs to one controller and one taint: of a DeviceTaintRule, or of a key on
-// any node or in any slice, because pods go from one tainted node to the next. Pods
-// without a controller do not come back.
+// A round belongs to one controller and one taint: that of a DeviceTaintRule, or a key on any node or
+// in any ResourceSlice, because pods move from one tainted node to the next. Pods without a
+// controller are not replaced.
 //
-// Create it with NewLoops. It is safe for concurrent use. Now is by the clock of the API
-// server, as are the times of pods and taints.
+// NewLoops creates it. It is goroutine-safe. now is by the clock of the API server, like the times of
+// pods and taints.
 type Loops struct {
 	mu sync.Mutex
-	// known has a *loopHistory for each loopKey. The least recently used is dropped first.
+	// known has a *loopHistory for each loopKey. The least recently used one is evicted first.
 	known *lru.Cache
 }
 
@@ -54,8 +54,8 @@ type Loops struct {
 type loopKey struct {
 	owner types.UID
 	kind  tracker.SourceKind
-	// rule is the UID of a DeviceTaintRule, or of the ResourceSlicePatch that it is written
-	// out for, or the name; empty for other sources.
+	// rule is the UID of a DeviceTaintRule, or of the ResourceSlicePatch that it was written for,
+	// or the name if the UID is not known; empty for other sources.
 	rule string
 	key  string
 }
@@ -66,19 +66,18 @@ type loopHistory struct {
 	owner string
 	since time.Time
 	last  time.Time
-	// began is when each of the last rounds did, the latest last; freeRounds at most.
+	// began has the start times of the last freeRounds rounds, ascending.
 	began []time.Time
-	// rounds is how often pods came back, and pods how many were evicted.
+	// rounds counts rounds, and pods evicted pods.
 	rounds, pods int
-	// waits is for how many rounds pods had to wait; zero while this is no loop.
+	// waits is the number of rounds that had to wait; zero while this is no loop.
 	waits int
 }
 
 // NewLoops returns an empty history.
 func NewLoops() *Loops { return &Loops{known: lru.New(mostKnown)} }
 
-// Hold reports whether a pod that has to leave because of a taint came back too soon, and until when it is
-// held then.
+// Hold reports whether a pod has to wait because of a loop, and until when.
 func (w *Loops) Hold(now time.Time, pod *tracker.Pod, taint *tracker.Taint) (until time.Time, holds bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -90,8 +89,8 @@ func (w *Loops) Hold(now time.Time, pod *tracker.Pod, taint *tracker.Taint) (unt
 	return until, now.Before(until)
 }
 
-// Evicted records that a pod was evicted because of a taint. When that shows for the first time that pods
-// come back, it returns true and the loop as events have it, without a full stop.
+// Evicted records the eviction of a pod because of a taint. If it completes a loop, Evicted returns
+// true and a description of the loop for events, without a full stop.
 func (w *Loops) Evicted(now time.Time, pod *tracker.Pod, taint *tracker.Taint) (loop string, found bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,8 +121,8 @@ func loopKeyOf(pod *tracker.Pod, taint *tracker.Taint) (loopKey, bool) {
 	return key, true
 }
 
-// history returns what is known at now of the loop that a pod may be part of, nil for nothing. With
-// begins true, a history begins where nothing is known.
+// history returns the history of the loop that a pod may be part of, nil for none. If begins is true,
+// it adds a new history where there is none.
 func (w *Loops) history(now time.Time, pod *tracker.Pod, taint *tracker.Taint, begins bool) *loopHistory {
 	key, ok := loopKeyOf(pod, taint)
 	if !ok {
@@ -143,8 +142,8 @@ func (w *Loops) history(now time.Time, pod *tracker.Pod, taint *tracker.Taint, b
 	return history
 }
 
-// next reports whether a pod would begin the next round: it came after the last one
-// had begun. Pods know only the second in which they came, which is cut off here too.
+// next reports whether a pod begins the next round: it was bound after the last round began. Bound
+// times are truncated to seconds, so the time of the round is truncated too.
 func (h *loopHistory) next(pod *tracker.Pod) bool {
 	if len(h.began) == 0 {
 		return true
@@ -166,13 +165,13 @@ func (h *loopHistory) begin(now time.Time) bool {
 	return found
 }
 
-// looping reports whether a round that begins now is one too many.
+// looping reports whether a round that begins now has to wait.
 func (h *loopHistory) looping(now time.Time) bool {
 	return h.waits > 0 || (len(h.began) == freeRounds && now.Sub(h.began[0]) <= freeWithin)
 }
 
-// notAfter moves the history back with a clock that was set back. Otherwise pods would wait until the
-// clock is as late as before.
+// notAfter moves the history back after the clock was set back. Otherwise pods would wait until the
+// clock reaches the earlier time.
 func (h *loopHistory) notAfter(now time.Time) {
 	ahead := h.last.Sub(now)
 	if ahead <= 0 {
@@ -196,7 +195,7 @@ func (h *loopHistory) until(now time.Time) time.Time {
 	return h.began[len(h.began)-1].Add(wait)
 }
 
-// String returns the loop as events have it.
+// String describes the loop for events.
 func (h *loopHistory) String() string {
 	pods := "1 pod"
 	if h.pods != 1 {

@@ -10,47 +10,47 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// NodeDisruption stops evictions because of nodes that are not ready when all nodes are.
+// NodeDisruption holds evictions because of nodes that are down while all nodes are down.
 //
-// A failure of all nodes at once is less likely than a failure of the controller that
-// watches them. So Kubernetes' node lifecycle controller, once no node of any zone is
-// ready, removes its NoExecute taints from all nodes and adds none; when the first node is
-// back it gives all others their full time again. Tollgate cannot rely on that: the taints
-// are removed one by one, some may stay, and that controller may be what is broken. The
-// same is decided here from the taints alone (J03).
+// A failure of all nodes at once is less likely than a failure of the controller that watches them.
+// So when no node of any zone is ready, Kubernetes' node lifecycle controller removes its NoExecute
+// taints from all nodes and adds none; when the first node is ready again, all others get their full
+// time again. Tollgate cannot rely on that, because the taints are removed one by one, some may stay,
+// and that controller may have failed itself. NodeDisruption decides the same from the taints (J03).
 //
-// A zone that is down is left to that controller (J04): it taints 0.1 nodes in a second,
-// and where most of a zone is down 0.01, or none if the zone is small. An EvictionPolicy
-// with a pace bounds how fast the pods then leave.
+// If a single zone is down, the rate of that controller protects it (J04): it taints 0.1 nodes per
+// second, and if most of a zone is down 0.01, or none if the zone is small. An EvictionPolicy with a
+// pace limits how fast the pods leave.
 //
-// Only the taints not-ready and unreachable of that controller count. A taint that a user
-// adds stays in force whether or not the node is ready.
+// Only the taints not-ready and unreachable of that controller count. A taint of a user stays in
+// force whether or not the node is ready.
 //
-// The zero NodeDisruption has seen no node. The state is in memory: the next leader does
-// not know of a recovery before its term. All methods are safe for concurrent use.
+// The zero NodeDisruption has observed no node. Its state is in memory: the next leader does not know
+// of a recovery before its leadership. All methods are goroutine-safe.
 type NodeDisruption struct {
 	mu      sync.RWMutex
 	stopped bool
-	// since is when all nodes were first seen to be down.
+	// since is when all nodes were first observed to be down, and recovered when the first one
+	// was ready again.
 	since     time.Time
 	recovered time.Time
 }
 
-// glitch is how long all nodes have to be down for their return to be a recovery. A relist
-// of nodes may for a moment leave none but one that is down.
+// glitch is the minimum time for which all nodes have to be down before their return is a recovery.
+// During a relist, the only known node may be down for a moment.
 const glitch = 2 * time.Second
 
-// Reset forgets what was observed. A leader calls it when its term begins: what a replica
-// saw in an earlier term says nothing about the time between.
+// Reset removes all observations. A new leader calls it, because it observed no nodes while another
+// replica led.
 func (s *NodeDisruption) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped, s.since, s.recovered = false, time.Time{}, time.Time{}
 }
 
-// Observe records how many nodes there are and how many of them are down, at now by the clock
-// of the API server. It returns true if evictions because of such taints are stopped from now on, or
-// resumed. No nodes at all are not nodes that are down.
+// Observe records the number of nodes, and of nodes that are down, at now by the clock of the API
+// server. It returns true if evictions are held from now on, or not any more. A cluster without nodes
+// does not count as down.
 func (s *NodeDisruption) Observe(now time.Time, nodes, down int) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,16 +74,15 @@ func (s *NodeDisruption) Observe(now time.Time, nodes, down int) (changed bool) 
 	return true
 }
 
-// Holds reports whether evictions because of a taint are stopped.
+// Holds reports whether evictions because of a taint are held.
 func (s *NodeDisruption) Holds(taint *tracker.Taint) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.stopped && IsSystemTaint(taint)
 }
 
-// Recount returns the taints of a node as they are to be decided on: those of the
-// system that stood there before the last recovery count from then. Taints is returned
-// as it is when there are none such, and never written to.
+// Recount returns the taints of a node for a decision: the time of not-ready and unreachable taints
+// that are older than the last recovery starts at the recovery. It does not write to taints.
 func (s *NodeDisruption) Recount(taints []tracker.Taint) []tracker.Taint {
 	s.mu.RLock()
 	recovered := s.recovered

@@ -4,8 +4,8 @@ import (
 	"github.com/tollgate-dev/tollgate/evictor/ratelimit"
 )
 
-// Rate returns the check that bounds how many pods leave in a second, by the paces of the
-// policies. A pod that has to wait is called by the queue.
+// Rate returns the check that limits the rate at which pods leave, by the paces of policies. The queue
+// calls a pod that has to wait.
 func Rate(queue *ratelimit.Queue) Check {
 	return func(now Now, of *Eviction) Answer {
 		if len(of.Treatment.Paces) == 0 {

@@ -2,7 +2,7 @@ package checks
 
 import "strings"
 
-// Reason is why a pod that has to leave by now is held. The values are metric labels.
+// Reason is the reason why a pod that is due is held. The values are metric labels.
 type Reason string
 
 // The reasons.
@@ -11,24 +11,25 @@ const (
 	Paused Reason = "paused"
 	// Protected means that the policy of the eviction protects the pod.
 	Protected Reason = "protected"
-	// NodesDown means that all nodes are down, which is more likely a fault of the control
-	// plane than of all nodes at once (J03).
+	// NodesDown means that all nodes are down, which is more likely a failure of the control plane
+	// than of all nodes at once (J03).
 	NodesDown Reason = "nodes_down"
 	// Looping means that pods of one controller are evicted again and again because of one
 	// taint (J12).
 	Looping Reason = "looping"
-	// TwinMissing means that nothing keeps the pod from coming back: in mode Window the
-	// NoSchedule twin of the taint comes first.
+	// TwinMissing means that the replacement of the pod could return: in mode Window, the
+	// NoSchedule taint that is paired with the NoExecute taint has to exist first.
 	TwinMissing Reason = "twin_missing"
-	// NamespaceUnknown means that a policy selects by labels of a namespace that are not known.
+	// NamespaceUnknown means that a policy selects namespaces by labels, and the labels of the
+	// namespace are not known.
 	NamespaceUnknown Reason = "namespace_unknown"
-	// BreakerTripped means that as many pods have left as a breaker allows.
+	// BreakerTripped means that a breaker allows no more pods to leave.
 	BreakerTripped Reason = "breaker_tripped"
 	// Budget means that a PodDisruptionBudget does not allow the eviction.
 	Budget Reason = "budget"
 )
 
-// texts say why pods are held and what ends that. {policy} stands for the EvictionPolicy.
+// texts explain the reasons, and what ends the hold. {policy} stands for the EvictionPolicy.
 var texts = map[Reason]string{
 	Paused:    "{policy} is paused. Set spec.paused to false to let them go",
 	Protected: "{policy} protects them. They stay until the taint goes, or spec.protect is changed",
@@ -47,7 +48,7 @@ func Reasons() []Reason {
 	return []Reason{Paused, Protected, NodesDown, Looping, TwinMissing, NamespaceUnknown, BreakerTripped, Budget}
 }
 
-// Condition returns the reason as conditions have it.
+// Condition returns the reason for conditions.
 func (r Reason) Condition() string {
 	switch r {
 	case Paused:
@@ -70,11 +71,11 @@ func (r Reason) Condition() string {
 	return "Held"
 }
 
-// Explain returns why pods are held and what ends that. Policy is the name of the EvictionPolicy
+// Explain returns why pods are held, and what ends the hold. policy is the name of the EvictionPolicy
 // that holds them, empty for none.
 func (r Reason) Explain(policy string) string {
 	return strings.ReplaceAll(texts[r], "{policy}", "EvictionPolicy "+policy)
 }
 
-// FoundByRequest reports whether only an attempt to evict tells that the pod is held no longer.
+// FoundByRequest reports whether only an attempt to evict the pod shows that the hold has ended.
 func (r Reason) FoundByRequest() bool { return r == BreakerTripped || r == Budget }

@@ -8,7 +8,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// Cluster is what the checks that give nothing decide from.
+// Cluster is the state that the standing checks read.
 type Cluster struct {
 	Tracker   *tracker.Tracker
 	NodesDown *NodeDisruption
@@ -19,7 +19,7 @@ type Cluster struct {
 	Observe func(now time.Time)
 }
 
-// Standing returns the checks that give nothing, in order: what only a policy can end comes
+// Standing returns the checks that only read state, in order: holds that only a policy can end come
 // first.
 func Standing(c Cluster) List {
 	list := List{byPolicy, c.nodesDown}
@@ -29,9 +29,8 @@ func Standing(c Cluster) List {
 	return append(list, c.loops)
 }
 
-// ByPolicy returns why an EvictionPolicy does not allow an eviction, whatever else happens, and the
-// name of that policy. Both are empty when none forbids it. Unknown is the error of
-// decide.Treat.
+// ByPolicy returns why an EvictionPolicy forbids an eviction, and the name of the policy; both are
+// empty if none does. unknown is the error of decide.Treat.
 func ByPolicy(treatment eviction.Treatment, unknown error) (why Reason, policy string) {
 	switch {
 	case unknown != nil:
@@ -50,7 +49,7 @@ func ByPolicy(treatment eviction.Treatment, unknown error) (why Reason, policy s
 	}
 }
 
-// byPolicy holds what a policy pauses or protects, and what policies cannot be told of.
+// byPolicy holds pods that a policy pauses or protects, and pods whose policy cannot be determined.
 func byPolicy(_ Now, of *Eviction) Answer {
 	why, name := ByPolicy(of.Treatment, of.Unknown)
 	if why == "" {
@@ -61,7 +60,7 @@ func byPolicy(_ Now, of *Eviction) Answer {
 	return Answer{Hold: hold}
 }
 
-// nodesDown holds pods of nodes that are down while all are.
+// nodesDown holds pods because of nodes that are down while all nodes are down.
 func (c Cluster) nodesDown(now Now, of *Eviction) Answer {
 	if !IsSystemTaint(&of.Taint) {
 		return Answer{}
@@ -73,7 +72,8 @@ func (c Cluster) nodesDown(now Now, of *Eviction) Answer {
 	return Answer{}
 }
 
-// twin holds pods that would come back at once, since the taint has no NoSchedule twin.
+// twin holds pods while the taint has no paired NoSchedule taint, because their replacements would
+// return.
 func (c Cluster) twin(_ Now, of *Eviction) Answer {
 	if c.Tracker.Twin(of.Taint.Source, of.Taint, of.Device) {
 		return Answer{}
@@ -81,8 +81,7 @@ func (c Cluster) twin(_ Now, of *Eviction) Answer {
 	return Answer{Hold: NewHold(TwinMissing, of.Treatment.Policy)}
 }
 
-// loops slows down pods that come back to be evicted, if a policy decides about them: Kubernetes
-// slows down none.
+// loops delays pods in eviction loops, if a policy governs their eviction. Kubernetes delays none.
 func (c Cluster) loops(now Now, of *Eviction) Answer {
 	if of.Treatment.Policy == nil {
 		return Answer{}

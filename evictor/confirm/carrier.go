@@ -20,33 +20,33 @@ type Carriers interface {
 	ReadRule(ctx context.Context, name string) (tracker.Rule, error)
 }
 
-// carrier is how objects of one kind that carry taints are read and kept.
+// carrier has the functions for one kind of objects that carry taints.
 type carrier struct {
 	resource schema.GroupResource
-	// read asks the API server for the object of that name.
+	// read reads the object with the name from the API server.
 	read func(ctx context.Context, name string) (answer, error)
-	// forget removes the object of that name and UID from the tracker.
+	// forget removes the object with the name and UID from the tracker.
 	forget func(name string, uid types.UID) []tracker.Key
 }
 
 // answer is an object that the API server returned.
 type answer struct {
 	uid types.UID
-	// takeIn updates the tracker with it, unless it is not known there any more. Before is the
-	// version that was known when the API server was asked.
-	takeIn func(before string, now time.Time) []tracker.Key
+	// refresh updates the tracker with the object, if it still has that object. before is the
+	// version that the tracker had when the request was made.
+	refresh func(before string, now time.Time) []tracker.Key
 }
 
-// answerOf returns the answer with an object, which refresh takes into the tracker.
+// answerOf returns the answer with an object, with which refresh updates the tracker.
 func answerOf[T any](object T, uid types.UID, refresh func(object T, before string, now time.Time) []tracker.Key) answer {
-	return answer{uid: uid, takeIn: func(before string, now time.Time) []tracker.Key { return refresh(object, before, now) }}
+	return answer{uid: uid, refresh: func(before string, now time.Time) []tracker.Key { return refresh(object, before, now) }}
 }
 
 func nodeAnswer(known *tracker.Tracker, node *corev1.Node) answer {
 	return answerOf(tracker.NodeOf(node), node.UID, known.RefreshNode)
 }
 
-// carriersOf returns how objects that carry taints are read and kept, by their kind.
+// carriersOf returns the functions for objects that carry taints, by their kind.
 func carriersOf(o Options) map[tracker.SourceKind]carrier {
 	known := o.Tracker
 	return map[tracker.SourceKind]carrier{

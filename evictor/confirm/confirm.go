@@ -18,8 +18,8 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// errReplaced means that an answer is about another object than the one that is
-// known by now, or that it was overtaken by a suspend. It counts as a conflict.
+// errReplaced is the error for an object that was recreated during the request, or whose answer is
+// outdated because the machine was suspended. It counts as a conflict.
 var errReplaced = errors.New("object changed while it was read")
 
 // Options configure a Confirmer.
@@ -28,34 +28,32 @@ type Options struct {
 	Nodes   corev1client.NodesGetter
 	// Carriers reads ResourceSlices and DeviceTaintRules.
 	Carriers Carriers
-	// Clock has the time of the API server and dates what is first seen. Local is the clock of this
-	// machine and measures how old an answer is.
+	// Clock has the time of the API server, for first-seen times. Local is the clock of this
+	// machine, for the age of answers.
 	Clock, Local clock.PassiveClock
-	// MaxAge is how old the last answer about an object may be when an attempt to evict a pod
-	// begins, AttemptTimeout how long an attempt may take.
+	// MaxAge is the maximum age of the last answer about an object when an attempt to evict a pod
+	// begins. AttemptTimeout is the timeout of an attempt.
 	MaxAge, AttemptTimeout time.Duration
 }
 
-// Confirmer makes sure that what is known of an object that carries taints is not
-// older than a few seconds. A watch may lag or be silently dead, and the process
-// may have been frozen; what it does to pods is checked by resource version, but
-// the taint stands on another object. So that one is read before pods are evicted
-// because of it, once for all of them (INV-3, G03, H05).
+// Confirmer reads objects that carry taints from the API server, unless the last answer is a few
+// seconds old at most. A watch may lag or have died silently, and the process may have been
+// suspended. The preconditions of a request protect the pod, but the taint is on another object. So
+// that object is read before pods are evicted because of it, once for all of them (INV-3, G03,
+// H05).
 //
-// An answer may be overtaken by the watch while it is on its way. It is taken in
-// for the object with its UID and no other: it neither brings back one that is
-// deleted (NE-14) nor deletes one that was created anew (G14).
+// The watch may be faster than an answer. An answer updates only the object with its UID: it does
+// not restore a deleted object (NE-14), and does not delete a recreated one (G14).
 type Confirmer struct {
 	options  Options
 	carriers map[tracker.SourceKind]carrier
-	// patience is how old an answer may be that was waited for: with the limit of
-	// MaxAge, an API server that is slow would hold up every eviction.
+	// patience is the maximum age of an answer to a request of the same attempt. With MaxAge
+	// instead, a slow API server would delay every eviction.
 	patience time.Duration
 	flight   singleflight.Group
 
 	mu sync.Mutex
-	// read holds the last answer about each object, by its kind and name. Entries that are too old are
-	// dropped by Sweep.
+	// read has the last answer about each object, by kind and name. Sweep removes old ones.
 	read map[tracker.Source]reading
 }
 
@@ -67,36 +65,34 @@ func New(o Options) *Confirmer {
 // reading is an answer about an object.
 type reading struct {
 	uid types.UID
-	// asked is when the request was made, and server what the API server's clock said
-	// then.
+	// asked is the time of the request, and server the same time by the clock of the API server.
 	asked  Instant
 	server time.Time
 }
 
-// Need is what is asked of an answer about an object on behalf of a pod.
+// Need is how new an answer about an object has to be for a pod.
 type Need struct {
-	// Bound is when the pod came. An answer from before says nothing of whether it came
-	// to an object that was tainted (G03). It stands for an instant up to a second later.
+	// Bound is when the pod was bound. An older answer does not show whether the object had the
+	// taint then (G03). The actual time is up to a second later.
 	Bound time.Time
-	// Since is when the pod was first decided about: an answer that was asked for after
-	// that is good whatever the API server's clock says.
+	// Since is when the pod was first decided about. An answer to a later request is new enough,
+	// whatever the clock of the API server says.
 	Since time.Time
 }
 
-// met reports whether an answer is as new as is needed.
+// met reports whether an answer is new enough.
 func (n Need) met(by reading) bool {
 	return !by.asked.monotonic.Before(n.Since) || !by.server.Before(n.Bound.Add(time.Second))
 }
 
-// Confirm reads an object, which is named without its UID, if that has not been done just now, as it is
-// needed. It returns the pods whose fate is changed by what it found, also when there is
-// an error.
+// Confirm reads an object, which is named without its UID, unless the last answer is new enough. It
+// returns the pods that the answer concerns, also with an error.
 func (c *Confirmer) Confirm(ctx context.Context, object tracker.Source, wanted Need) ([]tracker.Key, error) {
 	if c.fresh(object, c.options.MaxAge, wanted) {
 		return nil, nil
 	}
 	var keys []tracker.Key
-	for range 2 { // The request of another worker may have been under way already when the pod came.
+	for range 2 { // The shared request of another worker may have begun before the pod was bound.
 		changed, err, _ := c.flight.Do(string(object.Kind)+"/"+object.Name, func() (any, error) { return c.load(ctx, object, wanted) })
 		keys = append(keys, changed.([]tracker.Key)...)
 		switch {
@@ -117,7 +113,7 @@ func (c *Confirmer) load(ctx context.Context, object tracker.Source, wanted Need
 	uid, before := c.options.Tracker.UIDOf(object), c.options.Tracker.VersionOf(object)
 	asked := InstantOf(c.options.Local.Now())
 	found, err := c.carriers[object.Kind].read(ctx, object.Name)
-	if act.Classify(err) == act.NotFound { // Who answers for the API server may be wrong once.
+	if act.Classify(err) == act.NotFound { // A proxy may answer a single 404.
 		found, err = c.carriers[object.Kind].read(ctx, object.Name)
 	}
 	switch {
@@ -129,21 +125,22 @@ func (c *Confirmer) load(ctx context.Context, object tracker.Source, wanted Need
 	return c.saw(object, found, uid, before, asked), nil
 }
 
-// SawNode updates the tracker with a node that the API server returned to a request made at asked,
-// when the node of that name was known as uid. It returns the pods that this may concern.
+// SawNode updates the tracker with a node that the API server returned. asked is the time of the
+// request, and uid the UID that the tracker had for the name then. It returns the pods that the node
+// concerns.
 func (c *Confirmer) SawNode(node *corev1.Node, uid types.UID, asked Instant) []tracker.Key {
 	return c.saw(tracker.Source{Kind: tracker.SourceNode, Name: node.Name}, nodeAnswer(c.options.Tracker, node), uid, "", asked)
 }
 
-// saw takes in an object that the API server returned to a request made at asked,
-// when the object of that name was known as uid and in the version before.
+// saw updates the tracker with an object that the API server returned. asked is the time of the
+// request; uid and before are the UID and the version that the tracker had for the name then.
 func (c *Confirmer) saw(object tracker.Source, found answer, uid types.UID, before string, asked Instant) []tracker.Key {
 	var keys []tracker.Key
 	if found.uid != uid {
 		keys = c.gone(object, uid)
 	}
 	now := c.options.Clock.Now()
-	keys = append(keys, found.takeIn(before, now)...)
+	keys = append(keys, found.refresh(before, now)...)
 	_, took := elapsed(asked, InstantOf(c.options.Local.Now()))
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,7 +148,7 @@ func (c *Confirmer) saw(object tracker.Source, found answer, uid types.UID, befo
 	return keys
 }
 
-// gone takes in that the object known as uid does not exist any more.
+// gone removes an object with a UID from the tracker.
 func (c *Confirmer) gone(object tracker.Source, uid types.UID) []tracker.Key {
 	c.mu.Lock()
 	if c.read[object].uid == uid {
@@ -161,8 +158,8 @@ func (c *Confirmer) gone(object tracker.Source, uid types.UID) []tracker.Key {
 	return c.carriers[object.Kind].forget(object.Name, uid)
 }
 
-// fresh reports whether the object that is known under a name was read no longer
-// than age ago, and as it is needed.
+// fresh reports whether the tracked object with a name was read at most age ago, and late enough for
+// a need.
 func (c *Confirmer) fresh(object tracker.Source, age time.Duration, wanted Need) bool {
 	uid := c.options.Tracker.UIDOf(object)
 	now := InstantOf(c.options.Local.Now())
@@ -172,18 +169,18 @@ func (c *Confirmer) fresh(object tracker.Source, age time.Duration, wanted Need)
 	return ok && last.uid == uid && within(age, last.asked, now) && wanted.met(last)
 }
 
-// Recent reports whether the object that is known under a name was read recently enough for a
-// request that is made now because of it.
+// Recent reports whether the tracked object with a name was read recently enough for a request
+// because of it now.
 func (c *Confirmer) Recent(object tracker.Source) bool { return c.fresh(object, c.patience, Need{}) }
 
-// Len returns how many answers are remembered.
+// Len returns the number of stored answers.
 func (c *Confirmer) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.read)
 }
 
-// Sweep forgets what is too old to be used.
+// Sweep removes answers that are too old to be used.
 func (c *Confirmer) Sweep() {
 	now := InstantOf(c.options.Local.Now())
 	c.mu.Lock()

@@ -116,7 +116,7 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			},
 			func(c *Confirmer, uid types.UID) answer {
 				slice := tracker.Slice{Name: "o", UID: uid, ResourceVersion: "2", Driver: "d", Pool: "p", Devices: []tracker.Device{{Name: "gpu-0", Taints: []resourcev1.DeviceTaint{taint}}}}
-				return answer{uid: uid, takeIn: func(before string, now time.Time) []tracker.Key {
+				return answer{uid: uid, refresh: func(before string, now time.Time) []tracker.Key {
 					return c.options.Tracker.RefreshSlice(slice, before, now)
 				}}
 			},
@@ -127,7 +127,7 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			},
 			func(c *Confirmer, uid types.UID) answer {
 				rule := tracker.Rule{Name: "o", UID: uid, ResourceVersion: "2", Taint: taint, Selects: true}
-				return answer{uid: uid, takeIn: func(before string, now time.Time) []tracker.Key {
+				return answer{uid: uid, refresh: func(before string, now time.Time) []tracker.Key {
 					return c.options.Tracker.RefreshRule(rule, before, now)
 				}}
 			},

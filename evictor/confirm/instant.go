@@ -2,31 +2,30 @@ package confirm
 
 import "time"
 
-// setBack is by how much a clock may be set back without what was read before
-// being in doubt: clocks are corrected in small steps all the time.
+// setBack is by how much a clock may be set back before earlier answers count as outdated. Small
+// corrections of clocks are normal.
 const setBack = 100 * time.Millisecond
 
-// Instant is a moment by both clocks of the machine. On Linux the monotonic clock
-// stands still while the machine is suspended; the wall clock goes on, but can be
-// set. Only together do they tell whether time has passed.
+// Instant is a moment by both clocks of the machine. On Linux the monotonic clock stops while the
+// machine is suspended; the wall clock continues, but can be set. Both are needed to measure the
+// time that has passed.
 type Instant struct {
-	// monotonic is the moment with its monotonic reading, wall the one without.
+	// monotonic is the time with its monotonic reading, and wall the time without.
 	monotonic, wall time.Time
 }
 
-// InstantOf returns the moment of a time with a monotonic reading.
+// InstantOf returns the instant of a time with a monotonic reading.
 func InstantOf(now time.Time) Instant {
 	return Instant{monotonic: now, wall: now.Round(0)}
 }
 
-// elapsed returns how long it is from since to now: the least and the most that
-// the two clocks say.
+// elapsed returns the time from since to now: the smaller and the larger value of the two clocks.
 func elapsed(since, now Instant) (least, most time.Duration) {
 	monotonic, wall := now.monotonic.Sub(since.monotonic), now.wall.Sub(since.wall)
 	return min(monotonic, wall), max(monotonic, wall)
 }
 
-// within reports whether since is surely no longer than age before now.
+// within reports whether both clocks agree that since is at most age before now.
 func within(age time.Duration, since, now Instant) bool {
 	least, most := elapsed(since, now)
 	return least >= -setBack && most <= age
