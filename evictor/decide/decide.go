@@ -7,7 +7,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-// Verdict says what is to become of a pod. The zero Verdict keeps it.
+// Verdict says whether a pod has to leave. The zero Verdict keeps it.
 type Verdict uint8
 
 // The verdicts.
@@ -16,30 +16,30 @@ const (
 	EvictAt
 )
 
-// Reason is one taint because of which a pod has to leave.
+// Reason is a taint because of which a pod has to leave.
 type Reason struct {
 	Taint tracker.Taint
 	// Device is the device that carries the taint, and Claim the claim through which
 	// the pod uses it. Both are zero for a taint of the node.
 	Device device.ID
 	Claim  tracker.ClaimName
-	// Tolerated is true when the taint is tolerated for a while.
+	// Tolerated is true if the pod tolerates the taint for some time.
 	Tolerated bool
-	// At is when the pod has to leave because of this taint.
+	// At is the deadline of the pod because of this taint.
 	At time.Time
 	// Position is the index of the taint among the taints of its node or device.
 	Position int
 }
 
-// Decision is a verdict and what led to it.
+// Decision is a verdict and its reasons.
 type Decision struct {
 	Verdict Verdict
-	// At is the deadline when the verdict is EvictAt: the earliest of Because.
+	// At is the deadline if the verdict is EvictAt: the earliest of Because.
 	At time.Time
-	// Wait is how long it is until then; zero when the pod has to leave now.
+	// Wait is the time until At; zero if the pod has to leave now.
 	Wait time.Duration
-	// Because holds every taint with a deadline, the earliest first. A rule is named
-	// once, with the device that makes it the most urgent.
+	// Because has every taint with a deadline, the earliest first. A DeviceTaintRule is listed
+	// once, with the device that has the earliest deadline.
 	Because []Reason
 }
 
@@ -53,7 +53,7 @@ func (d *Decision) Due(now time.Time) []Reason {
 	return d.Because
 }
 
-// Reasons returns the reasons as they are written in logs.
+// Reasons returns the reasons as texts for logs.
 func (d *Decision) Reasons() []string {
 	texts := make([]string, 0, len(d.Because))
 	for i := range d.Because {
@@ -70,33 +70,29 @@ func (d *Decision) Reasons() []string {
 	return texts
 }
 
-// Rules are the choices a cluster has about what a decision means. The zero
-// Rules are those of Kubernetes by default.
+// Rules are the settings of decisions. The zero Rules are the defaults of Kubernetes.
 type Rules struct {
-	// ComparisonOperators lets the operators Lt and Gt match, as Kubernetes does
-	// with its feature gate TaintTolerationComparisonOperators.
+	// ComparisonOperators enables the operators Lt and Gt of tolerations, as the feature gate
+	// TaintTolerationComparisonOperators does in Kubernetes.
 	ComparisonOperators bool
-	// MaxHold bounds for how long a taint with a time in the future may wait for
-	// it, counted from when the taint was seen. That is remembered in memory alone,
-	// so a new leader counts anew. Zero stands for no bound.
+	// MaxHold is the maximum time for which a taint with a time in the future has no effect,
+	// counted from when the taint was first seen. The first-seen time is kept in memory only, so
+	// a new leader starts to count again. Zero means no maximum.
 	MaxHold time.Duration
-	// Window leaves out tolerations that pods and claims were given in mode Window:
-	// they keep Kubernetes' own controllers off, and not Tollgate.
+	// Window ignores the tolerations that were injected into pods and claims in mode Window: they
+	// delay Kubernetes' own controllers, and not Tollgate.
 	Window bool
 }
 
-// Decide reports what is to become of a pod under the NoExecute taints that hold
-// for it. Only Wait depends on now: whoever decides it again, at another time or
-// after a restart, gets the same deadline (NE-07, DE-54), as long as the taints
-// carry their times and none is held by MaxHold.
+// Decide decides when a pod has to leave because of its NoExecute taints. Only Wait depends on now:
+// a later decision, also after a restart, has the same deadline (NE-07, DE-54), if the taints have
+// times and MaxHold does not apply.
 //
-// Every taint is judged by itself, of the node and of each device that the pod
-// uses through any of its claims, and the pod has to leave at the earliest of all
-// deadlines (NE-03, NE-05, DE-21, DE-26, DE-27).
+// Each taint, of the node and of each device that the pod uses through its claims, is judged
+// independently. The pod has to leave at the earliest deadline (NE-03, NE-05, DE-21, DE-26, DE-27).
 //
-// Pods that are over, on their way out, or without a node stay as they are
-// (DE-03, DE-11, DE-12), and so do mirror pods: the kubelet runs a static pod
-// whether or not the API holds an image of it, and makes a new image at once.
+// Pods that are finished, terminating, or without a node stay (DE-03, DE-11, DE-12). So do mirror
+// pods: the kubelet runs a static pod without its mirror pod, and would create a new one at once.
 func (r Rules) Decide(now time.Time, situation tracker.Situation) Decision {
 	pod := &situation.Pod
 	if pod.NodeName == "" || pod.Finished || pod.Terminating || pod.Mirror {
@@ -109,7 +105,7 @@ func (r Rules) Decide(now time.Time, situation tracker.Situation) Decision {
 	return NewDecision(now, ordered(because))
 }
 
-// NewDecision returns the decision that reasons lead to, which are in order of their deadlines.
+// NewDecision returns the decision with reasons, which must be ordered by deadline.
 func NewDecision(now time.Time, because []Reason) Decision {
 	if len(because) == 0 {
 		return Decision{}
@@ -118,7 +114,7 @@ func NewDecision(now time.Time, because []Reason) Decision {
 	return Decision{Verdict: EvictAt, At: at, Wait: max(at.Sub(now), 0), Because: because}
 }
 
-// began returns when a taint began to count for whoever was there before it.
+// began returns when the time of a taint starts, for pods that were bound before.
 func (r Rules) began(taint *tracker.Taint) time.Time {
 	if r.MaxHold > 0 {
 		return earlier(taint.TimeAdded, taint.Seen.Add(r.MaxHold))
@@ -126,9 +122,10 @@ func (r Rules) began(taint *tracker.Taint) time.Time {
 	return taint.TimeAdded
 }
 
-// withDeadline appends a reason, unless the taint is tolerated for ever. A tolerated taint makes the pod leave
-// so many seconds after the time of the reason. No seconds given is for ever, and none or less is no time at
-// all. Nodes and devices are alike in this (NE-27, DE-25, DE-31, H07).
+// withDeadline appends a reason, unless the taint is tolerated without an end. A pod that tolerates the
+// taint for some seconds has to leave that long after the time of the reason. Nil seconds have no end,
+// and zero or negative seconds are the same as no toleration, for nodes and devices (NE-27, DE-25,
+// DE-31, H07).
 func withDeadline(because []Reason, reason Reason, seconds *int64, tolerated bool) []Reason {
 	if tolerated {
 		if seconds == nil {

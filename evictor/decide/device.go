@@ -8,14 +8,12 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-// onDevice appends the reasons that a pod has to leave because of the taints of a
-// device that it uses.
+// onDevice appends the reasons because of the taints of a device that a pod uses.
 //
-// A taint counts from when it was added, also for a pod that came later: the API
-// says so of tolerationSeconds (DE-23), and moving timeAdded is the only way to
-// give running pods more time, because the tolerations of an allocation cannot be
-// changed. A taint without a time, which the API does not let through, counts from
-// when it was first seen (DE-30).
+// The time of a taint starts at its timeAdded, also for pods that were bound later: the API documents
+// that for tolerationSeconds (DE-23). Moving timeAdded is the only way to give running pods more time,
+// because the tolerations of an allocation cannot be changed. The API does not accept a taint without
+// a time; its time would start when it was first seen (DE-30).
 func (r Rules) onDevice(because []Reason, used *tracker.TaintedDevice) []Reason {
 	tolerations := used.Tolerations
 	if r.Window {

@@ -7,12 +7,11 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// onNode appends the reasons that a pod has to leave because of the taints of its
-// node.
+// onNode appends the reasons because of the taints of the node of a pod.
 //
-// A taint counts from when it was added or the pod came, whichever is later:
-// otherwise a pod that tolerates a taint for a while would have to leave a node
-// that is tainted for long as soon as it lands there, for ever.
+// The time of a taint starts at its timeAdded or when the pod was bound, whichever is later. Otherwise
+// a pod that tolerates a taint for some time would have to leave immediately, again and again, after it
+// is bound to a node that was tainted long ago.
 func (r Rules) onNode(because []Reason, pod *tracker.Pod, taints []tracker.Taint) []Reason {
 	tolerations := pod.Tolerations
 	if r.Window {
@@ -27,8 +26,8 @@ func (r Rules) onNode(because []Reason, pod *tracker.Pod, taints []tracker.Taint
 	return because
 }
 
-// podToleration returns for how long the first matching toleration lasts, nil for
-// ever. No other counts (NE-04).
+// podToleration returns the seconds of the first matching toleration, nil for no end. No other
+// toleration counts (NE-04).
 func (r Rules) podToleration(tolerations []corev1.Toleration, taint *tracker.Taint) (seconds *int64, tolerated bool) {
 	native := taint.Native()
 	for i := range tolerations {

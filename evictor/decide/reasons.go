@@ -8,9 +8,9 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-// ordered sorts reasons, the earliest first, and drops those that say again what
-// an earlier one says: a rule that taints many devices of a pod is one reason, and
-// so is a taint of a device that the pod uses through several claims (DE-28).
+// ordered sorts reasons by deadline, and keeps the first of those with the same origin: a rule that
+// taints several devices of a pod is one reason, and so is a taint of a device that the pod uses
+// through several claims (DE-28).
 func ordered(because []Reason) []Reason {
 	if len(because) == 1 {
 		return because
@@ -25,7 +25,7 @@ func ordered(because []Reason) []Reason {
 	})
 }
 
-// Origin identifies a reason: two reasons with the same origin are one.
+// Origin identifies a reason of a pod.
 type Origin struct {
 	source   tracker.Source
 	device   device.ID
@@ -40,12 +40,12 @@ func (r *Reason) Origin() Origin {
 	return Origin{source: r.Taint.Source, device: r.Device, position: r.Position}
 }
 
-// ranks orders reasons of the same deadline (DE-28).
+// ranks orders reasons with the same deadline (DE-28).
 var ranks = map[tracker.SourceKind]int{tracker.SourceRule: 0, tracker.SourcePatch: 0, tracker.SourceSlice: 1, tracker.SourceNode: 2}
 
-// compareReasons orders reasons by deadline, and where that is the same rules by
-// name, then taints of slices by driver, pool, device and position (DE-28), then
-// those of the node. What is left decides nothing and makes the order total.
+// compareReasons orders reasons by deadline. With the same deadline come rules by name, then taints of
+// slices by driver, pool, device and position (DE-28), then taints of the node. The other fields make
+// the order total.
 func compareReasons(a, b Reason) int {
 	kind := a.Taint.Source.Kind
 	order := cmp.Or(a.At.Compare(b.At), cmp.Compare(ranks[kind], ranks[b.Taint.Source.Kind]))

@@ -8,8 +8,8 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// SubjectOf returns what policies ask of a pod. Namespaces returns the labels of a
-// namespace, and false while they are not known; nil knows none.
+// SubjectOf returns a pod as policies see it. namespaces returns the labels of a namespace, false if
+// they are not known; nil if none are known.
 func SubjectOf(pod *tracker.Pod, namespaces func(name string) (labels.Labels, bool)) eviction.Subject {
 	subject := eviction.Subject{Namespace: pod.Namespace, Labels: pod.Labels(), PriorityClassName: pod.PriorityClassName()}
 	if namespaces != nil {
@@ -18,7 +18,7 @@ func SubjectOf(pod *tracker.Pod, namespaces func(name string) (labels.Labels, bo
 	return subject
 }
 
-// Treat returns how an eviction because of a reason is carried out. The only error is an
+// Treat returns the treatment of an eviction by the policies in force. Its only error is an
 // eviction.NamespaceUnknownError.
 func Treat(set *eviction.Set, reason *Reason, subject *eviction.Subject) (eviction.Treatment, error) {
 	taint := eviction.Taint{

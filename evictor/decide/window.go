@@ -8,8 +8,8 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-// withoutWindow returns the tolerations of a pod or of an allocation without those that were given in
-// mode Window. Of returns such a toleration as it stands in the list.
+// withoutWindow returns the tolerations of a pod or of an allocation without those that were injected
+// in mode Window. of converts an injected toleration to the type of the list.
 func withoutWindow[T any](tolerations []T, given []v1alpha1.WindowToleration, of func(*v1alpha1.WindowToleration) T) []T {
 	if len(given) == 0 {
 		return tolerations
