@@ -103,6 +103,11 @@ build: ## Build bin/tollgate, the server, and bin/kubectl-tollgate, the plugin o
 	@$(call say,building bin/tollgate and bin/kubectl-tollgate)
 	@$(GO) build -o $(BIN)/ ./cmd/...
 
+.PHONY: fetch
+fetch: ## Download all Go modules at once. Builds that download as they go wait for the network most of the time.
+	@$(call say,downloading Go modules (two minutes the first time))
+	@for module in $(MODULES); do (cd $$module && $(GO) list -deps -test ./... >/dev/null); done
+
 .PHONY: test
 test: ## Run unit tests, then on a real control plane what Tollgate is for, without the race detector.
 	@$(MAKE) --no-print-directory RACE= test-unit test-e2e
