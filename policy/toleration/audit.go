@@ -38,8 +38,8 @@ func (s *Set) AuditNeedsLabels() bool { return s != nil && s.labels }
 // input get the same answer.
 func (s *Set) Audit(ctx context.Context, namespace *corev1.Namespace, in Input) ([]Ruling, error) {
 	violations, err := s.rulings(ctx, namespace, in, false)
-	slices.SortStableFunc(violations, func(a, b Ruling) int { return cmp.Compare(a.Policy, b.Policy) })
-	return slices.CompactFunc(violations, func(a, b Ruling) bool { return a.Policy == b.Policy }), err
+	slices.SortFunc(violations, func(a, b Ruling) int { return cmp.Compare(a.Policy, b.Policy) })
+	return violations, err
 }
 
 // Rulings returns the answer of every policy that guards a toleration of existing pods, or claims,
@@ -48,7 +48,7 @@ func (s *Set) Rulings(ctx context.Context, namespace *corev1.Namespace, in Input
 	return s.rulings(ctx, namespace, in, true)
 }
 
-// rulings returns the refusals, and with granted the other rulings too.
+// rulings returns the first refusal of each policy, and with granted all rulings.
 func (s *Set) rulings(ctx context.Context, namespace *corev1.Namespace, in Input, granted bool) ([]Ruling, error) {
 	if s.Len() == 0 {
 		return nil, nil
@@ -65,6 +65,9 @@ func (s *Set) rulings(ctx context.Context, namespace *corev1.Namespace, in Input
 		list := &in.Asked[i]
 		for n, t := range h.fresh(list) {
 			for c := range s.guarding(&t) {
+				if !granted && slices.ContainsFunc(rulings, func(r Ruling) bool { return r.Policy == c.name }) {
+					continue // Its expressions would take from the budget of the others.
+				}
 				r := h.judge(ctx, &question{policy: c, t: &t, asked: list, i: n, outlasts: c.outlasted(&t) != nil})
 				switch {
 				case r.allowed && !granted:

@@ -48,3 +48,14 @@ func TestD01WhatOnlyWarnsTakesNothingFromWhatRefuses(t *testing.T) {
 		})
 	}
 }
+
+func TestD01WhatAuditKnowsTakesNothingFromOtherPolicies(t *testing.T) {
+	set := Compile([]v1alpha1.TolerationPolicy{
+		policyOf(t, "a", `{taints: [{key: dedicated}], grants: [{expression: "`+expensive+` && toleration.value == 'x'"}]}`),
+		policyOf(t, "b", `{taints: [{key: dedicated}], grants: [{expression: "`+expensive+` && toleration.value != 'x'"}]}`),
+	})
+	violations, err := set.Audit(t.Context(), apple(), Input{Asked: []Asked{{New: many(2)}}})
+	require.NoError(t, err)
+	require.Len(t, violations, 1, "policy a is violated by the first toleration, and need not be asked about the second: %v", violations)
+	require.Equal(t, "a", violations[0].Policy)
+}
