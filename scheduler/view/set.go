@@ -5,10 +5,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
-// Set is what a number of patches do to slices. It does not change, and is safe for
-// concurrent use.
+// Set is what a number of patches do to slices. It does not change.
 type Set interface {
 	// Apply makes of a slice what the patches make of it. Earlier is what came of the
 	// slice of that name before, by this set or by one before it, and zero for a new one.
@@ -20,13 +20,7 @@ type Set interface {
 }
 
 // Result is a slice with patches applied.
-type Result struct {
-	// Slice is the published slice itself where patches change nothing, else a copy,
-	// which may share what is not changed.
-	Slice *resourcev1.ResourceSlice
-	// Memory is for the Set.
-	Memory any
-}
+type Result = sliceview.Patched
 
 // Class finds a DeviceClass by name. It is nil where there is none.
 type Class func(name string) *resourcev1.DeviceClass
@@ -35,3 +29,9 @@ type Class func(name string) *resourcev1.DeviceClass
 // a patch filters by. Patches come in no order. What previous has found out may be
 // used again; it is nil for the first set.
 type Compile func(patches []*v1alpha1.ResourceSlicePatch, class Class, previous Set) Set
+
+// CompilePatches is a Compile.
+func CompilePatches(objects []*v1alpha1.ResourceSlicePatch, class Class, previous Set) Set {
+	before, _ := previous.(*sliceview.PatchSet)
+	return sliceview.NewPatchSet(objects, class, before)
+}

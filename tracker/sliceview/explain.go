@@ -105,18 +105,11 @@ func (p *patches) answers(e *entry, id device.ID, at int) (meant []*slicePatch, 
 // of a slice, and what the others of the slice cost may be the reason.
 func (p *slicePatch) problem(e *entry, at int, verdict *verdict) string {
 	why := verdict.problem
-	p.question.filter.Ask(p.question.class, e.see(), p.named(), func(i int, _ bool, err error) {
+	q := p.question
+	q.filter.Ask(q.class, e.see(), q.filter.Names.Device, func(i int, _ bool, err error) {
 		if i == at && err != nil {
 			why = err.Error()
 		}
 	})
 	return why
-}
-
-// named returns the name of the devices that the patch asks for, nil for any.
-func (p *slicePatch) named() *string {
-	if name, found := p.selector.Name(); found {
-		return &name
-	}
-	return nil
 }

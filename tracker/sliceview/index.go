@@ -56,7 +56,7 @@ func (x *index) set(slice *resourcev1.ResourceSlice) bool {
 	if was == slice {
 		return false // a resync
 	}
-	if e.verdicts != nil && (was.Spec.Pool.Name != slice.Spec.Pool.Name || !sameToFilters(was, slice)) {
+	if e.verdicts != nil && !sameAnswers(was, slice) {
 		e.verdicts = nil
 	}
 	switch {

@@ -2,6 +2,7 @@ package sliceview
 
 import (
 	"slices"
+	"sync/atomic"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -28,12 +29,13 @@ type slicePatch struct {
 // question is what has to be asked about a device beyond its names. The answers are
 // kept under it, so that it is another one as soon as one of them could differ.
 type question struct {
+	// patch is the name of the patch that asks.
+	patch  string
 	filter *slicepatch.Filter
 	// class is nil while there is no such class.
 	class *slicepatch.Class
-	// last is the verdict on the slice before: most slices are like it. It is guarded by
-	// the lock of the view.
-	last *verdict
+	// last is the verdict on the slice before: most slices are like it.
+	last atomic.Pointer[verdict]
 }
 
 // class is a DeviceClass, whose selectors are known to compile or not.
@@ -81,33 +83,35 @@ func sameObject(a, b *v1alpha1.ResourceSlicePatch) bool {
 }
 
 // compile returns a patch as it has to be kept. Was is the one that it replaces, nil for
-// none: what was answered for its filter still holds for the same filter.
+// none: what was answered for its filter still holds for the same filter and class.
 func (p *patches) compile(set *v1alpha1.ResourceSlicePatch, was *slicePatch) *slicePatch {
+	if was != nil && was.object == set && (was.question == nil || was.question.class == p.classes[was.question.filter.Class].compiled) {
+		return was
+	}
 	next := &slicePatch{object: set}
 	var filter *slicepatch.Filter
 	if was != nil && was.patch != nil && equality.Semantic.DeepEqual(was.object.Spec.Devices.Filter, set.Spec.Devices.Filter) {
-		filter, next.question = was.patch.Filter, was.question
+		filter = was.patch.Filter
 	}
 	if p.taintsOnly {
 		set = slicepatch.WithoutAttributes(set)
 	}
-	next.patch, next.problems = slicepatch.Compile(set, filter)
-	if next.patch == nil {
-		next.question = nil
+	if next.patch, next.problems = slicepatch.Compile(set, filter); next.patch == nil {
 		return next
 	}
 	next.selector, _ = device.SelectorOf(&next.patch.Filter.Names)
-	if filter == nil {
-		next.question = p.question(next.patch.Filter)
+	next.question = p.question(next.patch)
+	if filter != nil && next.question != nil && next.question.class == was.question.class {
+		next.question = was.question
 	}
 	return next
 }
 
-func (p *patches) question(filter *slicepatch.Filter) *question {
-	if !filter.Conditional() {
+func (p *patches) question(patch *slicepatch.Patch) *question {
+	if !patch.Filter.Conditional() {
 		return nil
 	}
-	return &question{filter: filter, class: p.classes[filter.Class].compiled}
+	return &question{patch: patch.Name, filter: patch.Filter, class: p.classes[patch.Filter.Class].compiled}
 }
 
 // set takes in a patch in the place of another one of that name.

@@ -41,12 +41,8 @@ func (v *View) Would(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		var named *string
-		if name, found := selector.Name(); found {
-			named = &name
-		}
 		//nolint:contextcheck // What is asked here ends by its cost.
-		compiled.Filter.Ask(class, slicepatch.See(&slice.Spec), named, func(at int, yes bool, _ error) {
+		compiled.Filter.Ask(class, slicepatch.See(&slice.Spec), compiled.Filter.Names.Device, func(at int, yes bool, _ error) {
 			if yes { // One on which an expression fails is left alone.
 				ids = append(ids, device.ID{Driver: slice.Spec.Driver, Pool: slice.Spec.Pool.Name, Name: slice.Spec.Devices[at].Name})
 			}

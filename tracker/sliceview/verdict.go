@@ -55,7 +55,7 @@ func (e *entry) verdict(p *slicePatch) *verdict {
 	if e.verdicts == nil {
 		e.verdicts = map[*question]*verdict{}
 	}
-	v := q.ask(e.see(), p.selector)
+	v := q.ask(e.see())
 	e.verdicts[q] = v
 	return v
 }
@@ -70,13 +70,9 @@ func (e *entry) see() *slicepatch.Devices {
 }
 
 // ask asks about the devices that are selected by name.
-func (q *question) ask(devices *slicepatch.Devices, selector selector) *verdict {
-	var named *string
-	if name, found := selector.Name(); found {
-		named = &name
-	}
+func (q *question) ask(devices *slicepatch.Devices) *verdict {
 	v := verdict{}
-	q.filter.Ask(q.class, devices, named, func(at int, yes bool, err error) {
+	q.filter.Ask(q.class, devices, q.filter.Names.Device, func(at int, yes bool, err error) {
 		switch {
 		case yes:
 			v.yes = v.yes.with(at)
@@ -87,13 +83,14 @@ func (q *question) ask(devices *slicepatch.Devices, selector selector) *verdict 
 			v.failed = v.failed.with(at)
 		}
 	})
-	switch {
-	case v.yes == nil && v.failed == nil:
+	if v.yes == nil && v.failed == nil {
 		return never
-	case q.last == nil || !v.same(q.last):
-		q.last = &v
 	}
-	return q.last
+	if last := q.last.Load(); last != nil && v.same(last) {
+		return last
+	}
+	q.last.Store(&v)
+	return &v
 }
 
 func (v *verdict) same(other *verdict) bool {
@@ -108,9 +105,9 @@ func (e *entry) forget(q *question) {
 	}
 }
 
-// sameToFilters reports whether what was answered for one slice holds for the other.
-func sameToFilters(a, b *resourcev1.ResourceSlice) bool {
-	if a.Spec.Driver != b.Spec.Driver || len(a.Spec.Devices) != len(b.Spec.Devices) {
+// sameAnswers reports whether what was answered for one slice holds for the other.
+func sameAnswers(a, b *resourcev1.ResourceSlice) bool {
+	if a.Spec.Driver != b.Spec.Driver || a.Spec.Pool.Name != b.Spec.Pool.Name || len(a.Spec.Devices) != len(b.Spec.Devices) {
 		return false
 	}
 	for i := range a.Spec.Devices {

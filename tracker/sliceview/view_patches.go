@@ -77,7 +77,7 @@ func (v *View) changeClass(name string, set *resourcev1.DeviceClass) {
 	}
 	for _, was := range slices.Collect(maps.Values(v.patches.inClass[name])) {
 		next := *was
-		next.question = v.patches.question(was.patch.Filter)
+		next.question = v.patches.question(was.patch)
 		v.patches.set(&next)
 		v.retire(was, &next)
 	}
