@@ -2,9 +2,7 @@ package informer
 
 import (
 	"fmt"
-	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -14,14 +12,6 @@ import (
 // source is the part of an informer that is used here.
 type source interface {
 	AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error)
-}
-
-// store is the part of a tracker that nodes and pods are fed to.
-type store interface {
-	SetNode(node tracker.Node, now time.Time) []tracker.Key
-	DeleteNode(name string, uid types.UID) []tracker.Key
-	SetPod(pod tracker.Pod) []tracker.Key
-	DeletePod(key tracker.Key) []tracker.Key
 }
 
 // listener is told what the events changed. It is called from the informers'
@@ -36,7 +26,7 @@ type listener interface {
 // Feed passes the events of two informers, of nodes and of pods, on to a tracker,
 // and what they changed to a listener.
 type Feed struct {
-	store    store
+	tracker  *tracker.Tracker
 	listener listener
 	clock    clock.PassiveClock
 	// leaving is told of pods that go, nil for nobody.
@@ -46,12 +36,12 @@ type Feed struct {
 }
 
 // NewFeed returns a feed that is not attached to any informer yet.
-func NewFeed(store store, listener listener, clk clock.PassiveClock) *Feed {
-	return &Feed{store: store, listener: listener, clock: clk}
+func NewFeed(known *tracker.Tracker, listener listener, clk clock.PassiveClock) *Feed {
+	return &Feed{tracker: known, listener: listener, clock: clk}
 }
 
 // OnLeaving has leave called with each pod that is being deleted or is gone, before the
-// store hears of it: what held for the pod can still be looked up then. It may be
+// tracker hears of it: what held for the pod can still be looked up then. It may be
 // called several times with one pod. OnLeaving is called before Attach.
 func (f *Feed) OnLeaving(leave func(key tracker.Key)) { f.leaving = leave }
 
@@ -85,40 +75,28 @@ func (f *Feed) HasSynced() bool {
 	return f.attached
 }
 
-func (f *Feed) nodes() *handler[tracker.Node] {
-	return &handler[tracker.Node]{
-		read:    readNode,
-		uid:     func(node *tracker.Node) types.UID { return node.UID },
-		version: func(node *tracker.Node) string { return node.ResourceVersion },
-		set: func(node tracker.Node) {
-			changed := f.store.SetNode(node, f.clock.Now())
-			f.listener.PodsChanged(changed)
-			f.listener.NodeChanged(node.Name)
-		},
-		drop: func(node tracker.Node) {
-			changed := f.store.DeleteNode(node.Name, node.UID)
-			f.listener.PodsChanged(changed)
-			f.listener.NodeChanged(node.Name)
-		},
+func (f *Feed) nodes() toolscache.ResourceEventHandler {
+	changed := func(name string, pods []tracker.Key) {
+		f.listener.PodsChanged(pods)
+		f.listener.NodeChanged(name)
 	}
+	return handle(tracker.NodeOf,
+		func(node tracker.Node) { changed(node.Name, f.tracker.SetNode(node, f.clock.Now())) },
+		func(node tracker.Node) { changed(node.Name, f.tracker.DeleteNode(node.Name, node.UID)) }, nil)
 }
 
-func (f *Feed) pods() *handler[tracker.Pod] {
-	return &handler[tracker.Pod]{
-		read:    readPod,
-		uid:     func(pod *tracker.Pod) types.UID { return pod.UID },
-		version: func(pod *tracker.Pod) string { return pod.ResourceVersion },
-		set: func(pod tracker.Pod) {
+func (f *Feed) pods() toolscache.ResourceEventHandler {
+	return handle(tracker.PodOf,
+		func(pod tracker.Pod) {
 			if pod.Terminating {
 				f.leave(pod.Key)
 			}
-			f.listener.PodsChanged(f.store.SetPod(pod))
+			f.listener.PodsChanged(f.tracker.SetPod(pod))
 		},
-		drop: func(pod tracker.Pod) {
+		func(pod tracker.Pod) {
 			f.leave(pod.Key)
-			f.listener.PodsChanged(f.store.DeletePod(pod.Key))
-		},
-	}
+			f.listener.PodsChanged(f.tracker.DeletePod(pod.Key))
+		}, nil)
 }
 
 func (f *Feed) leave(key tracker.Key) {

@@ -2,42 +2,67 @@ package informer
 
 import (
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// The functions below make the transforms of informers. What they keep shares
-// memory with the original object in nothing but strings, and in lists that are
-// kept whole. What is not of their kind they leave alone: an informer may pass an
-// object through twice.
+// identified is an object of the tracker.
+type identified[T any] interface {
+	*T
+	Identity() tracker.Identity
+}
+
+// kept is what the store of an informer holds: what the tracker is given, and no more.
+type kept[T any, P identified[T]] struct{ object T }
+
+// GetObjectMeta implements metav1.ObjectMetaAccessor. A store asks for the metadata, which
+// is made when asked for.
+func (k *kept[T, P]) GetObjectMeta() metav1.Object {
+	id := P(&k.object).Identity()
+	return &metav1.ObjectMeta{Namespace: id.Namespace, Name: id.Name, UID: id.UID, ResourceVersion: id.ResourceVersion}
+}
+
+func keep[T any, P identified[T]](object T) *kept[T, P] { return &kept[T, P]{object} }
+
+// read reads what an informer hands out, whether or not it keeps only what is needed, and
+// returns false for an object of another kind.
+func read[O, T any, P identified[T]](obj any, of func(*O) T) (T, bool) {
+	switch obj := obj.(type) {
+	case *kept[T, P]:
+		return obj.object, true
+	case *O:
+		return of(obj), true
+	}
+	var none T
+	return none, false
+}
+
+// transform makes the transform of an informer. What is kept of an object shares memory with
+// it in nothing but strings, and in lists that are kept whole. What is not of its kind it
+// leaves alone: an informer may pass an object through twice.
+func transform[O, T any, P identified[T]](of func(*O) T) toolscache.TransformFunc {
+	return func(obj any) (any, error) {
+		if object, ok := obj.(*O); ok {
+			return keep[T, P](of(object)), nil
+		}
+		return obj, nil
+	}
+}
 
 func keepNodes() toolscache.TransformFunc {
 	words := newWords()
-	return func(obj any) (any, error) {
-		node, ok := obj.(*corev1.Node)
-		if !ok {
-			return obj, nil
-		}
-		kept := &keptNode{tracker.NodeOf(node)}
+	return transform(func(node *corev1.Node) tracker.Node {
+		kept := tracker.NodeOf(node)
 		words.each(kept.Labels, kept.Name)
-		return kept, nil
-	}
+		return kept
+	})
 }
 
-func keepPods() toolscache.TransformFunc {
-	keep := KeepPods()
-	return func(obj any) (any, error) {
-		pod, ok := obj.(*corev1.Pod)
-		if !ok {
-			return obj, nil
-		}
-		return &keptPod{keep(pod)}, nil
-	}
-}
+func keepPods() toolscache.TransformFunc { return transform(KeepPods()) }
 
 // KeepPods returns what returns what is kept of pods, for lists without an informer. What
 // many of them have in common is kept once. It is goroutine-safe.
@@ -46,9 +71,7 @@ func KeepPods() func(*corev1.Pod) tracker.Pod {
 	windows := newWindows()
 	return func(pod *corev1.Pod) tracker.Pod {
 		kept := tracker.PodOf(pod)
-		kept.Namespace = words.one(kept.Namespace)
-		kept.NodeName = words.one(kept.NodeName)
-		kept.PodGroup = words.one(kept.PodGroup)
+		words.all(&kept.Namespace, &kept.NodeName, &kept.PodGroup)
 		kept.Tolerations = tolerations.one(kept.Tolerations)
 		kept.Window = windows.one(kept.Window)
 		kept.Origin = origins.one(kept.Origin, kept.Name)
@@ -61,55 +84,41 @@ func KeepPods() func(*corev1.Pod) tracker.Pod {
 }
 
 func keepBudgets() toolscache.TransformFunc {
-	return func(obj any) (any, error) {
-		budget, ok := obj.(*policyv1.PodDisruptionBudget)
-		if !ok {
-			return obj, nil
-		}
-		return &keptBudget{tracker.BudgetOf(budget)}, nil
-	}
+	return transform(tracker.BudgetOf)
 }
 
 func keepSlices() toolscache.TransformFunc {
 	words, taints := newWords(), newLists(appendDeviceTaint)
-	return func(obj any) (any, error) {
-		slice, ok := obj.(*resourcev1.ResourceSlice)
-		if !ok {
-			return obj, nil
-		}
-		kept := &keptSlice{tracker.SliceOf(slice)}
-		kept.Driver, kept.Pool = words.one(kept.Driver), words.one(kept.Pool)
+	return transform(func(slice *resourcev1.ResourceSlice) tracker.Slice {
+		kept := tracker.SliceOf(slice)
+		words.all(&kept.Driver, &kept.Pool)
 		for i := range kept.Devices {
 			device := &kept.Devices[i]
-			device.Name, device.Taints = words.one(device.Name), taints.one(device.Taints)
+			words.all(&device.Name)
+			device.Taints = taints.one(device.Taints)
 		}
-		return kept, nil
-	}
+		return kept
+	})
 }
 
 func keepClaims() toolscache.TransformFunc {
 	words, tolerations := newWords(), newLists(appendDeviceToleration)
 	windows := newWindows()
-	return func(obj any) (any, error) {
-		claim, ok := obj.(*resourcev1.ResourceClaim)
-		if !ok {
-			return obj, nil
-		}
-		kept := &keptClaim{tracker.ClaimOf(claim)}
-		kept.Namespace = words.one(kept.Namespace)
+	return transform(func(claim *resourcev1.ResourceClaim) tracker.Claim {
+		kept := tracker.ClaimOf(claim)
+		words.all(&kept.Namespace)
 		kept.Window = windows.one(kept.Window)
 		for i := range kept.Devices {
 			device := &kept.Devices[i]
-			device.ID.Driver, device.ID.Pool = words.one(device.ID.Driver), words.one(device.ID.Pool)
-			device.ID.Name = words.one(device.ID.Name)
+			words.all(&device.ID.Driver, &device.ID.Pool, &device.ID.Name)
 			device.Tolerations = tolerations.one(device.Tolerations)
 		}
 		for i := range kept.Consumers {
-			kept.Consumers[i].Resource = words.one(kept.Consumers[i].Resource)
+			words.all(&kept.Consumers[i].Resource)
 		}
-		keepController(&kept.Claim, words)
-		return kept, nil
-	}
+		keepController(&kept, words)
+		return kept
+	})
 }
 
 // keepController cuts the owner of a generated claim loose from its list. The
@@ -119,7 +128,7 @@ func keepController(claim *tracker.Claim, words *words) {
 		return
 	}
 	owner := *claim.Controller
-	owner.APIVersion, owner.Kind = words.one(owner.APIVersion), words.one(owner.Kind)
+	words.all(&owner.APIVersion, &owner.Kind)
 	owner.BlockOwnerDeletion = nil
 	for i := range claim.Consumers {
 		if consumer := &claim.Consumers[i]; consumer.UID == owner.UID && consumer.Name == owner.Name {
@@ -140,6 +149,6 @@ func keepRules() toolscache.TransformFunc {
 		if err != nil {
 			return nil, err
 		}
-		return &keptRule{rule}, nil
+		return keep(rule), nil
 	}
 }

@@ -48,6 +48,13 @@ func (w *words) one(s string) string {
 	return s
 }
 
+// all replaces texts by the copies that are kept of them.
+func (w *words) all(texts ...*string) {
+	for _, text := range texts {
+		*text = w.one(*text)
+	}
+}
+
 // each replaces the texts of the labels of an object by the copies that are kept of
 // them. The name of the object, which a label may repeat, is kept with the object.
 func (w *words) each(labels tracker.Labels, name string) {
@@ -62,82 +69,93 @@ func (w *words) each(labels tracker.Labels, name string) {
 	}
 }
 
-// origins keeps one copy of what replicas have in common. Pods with a label of their
-// own, such as those of a StatefulSet, share nothing but the words.
-type origins struct {
-	words *words
+// interned keeps one copy of equal values, which must not be written to.
+type interned[T any] struct {
+	// write appends a value to a key, in a way that differs where values differ. What it
+	// appends nothing for becomes the zero value.
+	write func(key []byte, value T) []byte
 
 	mu    sync.Mutex
-	known map[string]*tracker.Origin
+	known map[string]T
 	key   []byte
 }
 
+func newInterned[T any](write func([]byte, T) []byte) *interned[T] {
+	return &interned[T]{write: write, known: map[string]T{}}
+}
+
+// one returns the copy that is kept of a value.
+func (x *interned[T]) one(value T) T { return x.oneOr(value, func() {}) }
+
+// oneOr returns the copy that is kept of a value. If there is none, it calls first and keeps
+// the value.
+func (x *interned[T]) oneOr(value T, first func()) (known T) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.key = x.write(x.key[:0], value); len(x.key) == 0 {
+		return known
+	}
+	if known, ok := x.known[string(x.key)]; ok {
+		return known
+	}
+	first()
+	if len(x.key) > longList {
+		return value
+	}
+	if len(x.known) >= mostLists {
+		clear(x.known)
+	}
+	x.known[string(x.key)] = value
+	return value
+}
+
+// origins keeps one copy of what replicas have in common. Pods with a label of their
+// own, such as those of a StatefulSet, share nothing but the words.
+type origins struct {
+	*interned[*tracker.Origin]
+
+	words *words
+}
+
 func newOrigins() *origins {
-	return &origins{words: newWords(), known: map[string]*tracker.Origin{}}
+	return &origins{words: newWords(), interned: newInterned(func(key []byte, o *tracker.Origin) []byte {
+		key = appendText(key, o.ServiceAccount, o.OwnerKind, string(o.OwnerUID), o.PriorityClassName)
+		for i := range o.Labels {
+			key = appendText(key, o.Labels[i].Key, o.Labels[i].Value)
+		}
+		return key
+	})}
 }
 
 // one returns the copy that is kept of the origin of a pod of that name. The labels of
 // origin may be written to.
 func (o *origins) one(origin *tracker.Origin, name string) *tracker.Origin {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.key = appendText(o.key[:0], origin.ServiceAccount, origin.OwnerKind, string(origin.OwnerUID), origin.PriorityClassName)
-	for i := range origin.Labels {
-		o.key = appendText(o.key, origin.Labels[i].Key, origin.Labels[i].Value)
-	}
-	if known, ok := o.known[string(o.key)]; ok {
-		return known
-	}
-	o.words.each(origin.Labels, name)
-	origin.ServiceAccount, origin.OwnerKind = o.words.one(origin.ServiceAccount), o.words.one(origin.OwnerKind)
-	origin.OwnerUID, origin.PriorityClassName = types.UID(o.words.one(string(origin.OwnerUID))), o.words.one(origin.PriorityClassName)
-	if len(o.key) > longList {
-		return origin
-	}
-	if len(o.known) >= mostLists {
-		clear(o.known)
-	}
-	o.known[string(o.key)] = origin
-	return origin
+	return o.oneOr(origin, func() {
+		o.words.each(origin.Labels, name)
+		o.words.all(&origin.ServiceAccount, &origin.OwnerKind, &origin.PriorityClassName)
+		origin.OwnerUID = types.UID(o.words.one(string(origin.OwnerUID)))
+	})
 }
 
-// lists keeps one copy of equal lists, which must not be written to: nearly all
-// pods have the same tolerations.
-type lists[T any] struct {
-	// write appends an item to a key, in a way that differs where items differ.
-	write func(key []byte, item *T) []byte
-
-	mu    sync.Mutex
-	known map[string][]T
-	key   []byte
-}
-
-func newLists[T any](write func([]byte, *T) []byte) *lists[T] {
-	return &lists[T]{write: write, known: map[string][]T{}}
-}
-
-// one returns the copy that is kept of list.
-func (l *lists[T]) one(list []T) []T {
-	if len(list) == 0 {
-		return nil
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.key = l.key[:0]
-	for i := range list {
-		l.key = l.write(l.key, &list[i])
-		if len(l.key) > longList {
-			return list
+// newLists keeps one copy of equal lists: nearly all pods have the same tolerations.
+func newLists[T any](write func([]byte, *T) []byte) *interned[[]T] {
+	return newInterned(func(key []byte, list []T) []byte {
+		for i := 0; i < len(list) && len(key) <= longList; i++ {
+			key = write(key, &list[i])
 		}
-	}
-	if known, ok := l.known[string(l.key)]; ok {
-		return known
-	}
-	if len(l.known) >= mostLists {
-		clear(l.known)
-	}
-	l.known[string(l.key)] = list
-	return list
+		return key
+	})
+}
+
+// newWindows keeps one copy of equal windows, of which there are about as many as there are
+// policies with one.
+func newWindows() *interned[*tracker.Window] {
+	return newInterned(func(key []byte, window *tracker.Window) []byte {
+		for _, t := range window.Tolerations() {
+			key = binary.AppendVarint(appendText(key, t.Key), t.Seconds)
+		}
+		return key
+	})
 }
 
 func appendToleration(key []byte, t *corev1.Toleration) []byte {
