@@ -61,9 +61,7 @@ func (t *Tracker) Devices(selector device.Selector) []device.ID {
 	defer t.mu.RUnlock()
 	var ids []device.ID
 	t.eachPublished(selector, func(id device.ID) { ids = append(ids, id) })
-	slices.SortFunc(ids, func(a, b device.ID) int {
-		return cmp.Or(cmp.Compare(a.Driver, b.Driver), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(ids, device.Compare)
 	return slices.Compact(ids)
 }
 
@@ -129,7 +127,7 @@ func (t *Tracker) Nodes() []LabelledNode {
 	nodes := make([]LabelledNode, 0, len(t.nodes))
 	for name, state := range t.nodes {
 		if state.known {
-			nodes = append(nodes, LabelledNode{Name: name, Labels: state.labels, Taints: state.taints, Written: state.written})
+			nodes = append(nodes, LabelledNode{Name: name, Labels: state.Labels, Taints: state.taints, Written: state.Taints})
 		}
 	}
 	slices.SortFunc(nodes, func(a, b LabelledNode) int { return cmp.Compare(a.Name, b.Name) })
@@ -186,31 +184,10 @@ type LabelledNode struct {
 // eachPublished calls visit for each device of the newest slices that is selected,
 // as often as it is published.
 func (t *Tracker) eachPublished(selector device.Selector, visit func(device.ID)) {
-	t.eachPool(selector, func(name poolName, p *pool) {
-		for _, slice := range p.generations[p.newest] {
-			for i := range slice.Devices {
-				if id := deviceIn(name, slice.Devices[i].Name); selector.Matches(id) {
-					visit(id)
-				}
-			}
-		}
-	})
-}
-
-// eachPool calls visit for each pool that may have devices that are selected.
-func (t *Tracker) eachPool(selector device.Selector, visit func(poolName, *pool)) {
-	driver, oneDriver := selector.Driver()
-	pool, onePool := selector.Pool()
-	if oneDriver && onePool {
-		if p, ok := t.pools[driver][pool]; ok {
-			visit(poolName{driver: driver, pool: pool}, p)
-		}
-		return
-	}
-	for driver, pools := range t.pools {
-		for pool, p := range pools {
-			if selector.MatchesPool(driver, pool) {
-				visit(poolName{driver: driver, pool: pool}, p)
+	for pool, p := range t.pools.Selected(selector) {
+		for _, d := range p.devices() {
+			if id := deviceIn(pool, d.Name); selector.Matches(id) {
+				visit(id)
 			}
 		}
 	}

@@ -20,69 +20,58 @@ type DriverEffect struct {
 // for all of it: the counts may be of slightly different moments.
 func (t *Tracker) TaintedDevices() map[DriverEffect]int {
 	counts := map[DriverEffect]int{}
-	for _, name := range t.poolNames() {
-		t.countPool(name, counts)
+	for _, pool := range t.poolIDs() {
+		t.countPool(pool, counts)
 	}
 	return counts
 }
 
-// poolNames returns the pools with devices that are published or allocated.
-func (t *Tracker) poolNames() []poolName {
+// poolIDs returns the pools with devices that are published or allocated.
+func (t *Tracker) poolIDs() []device.ID {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	var names []poolName
-	for driver, pools := range t.pools {
-		for pool := range pools {
-			names = append(names, poolName{driver: driver, pool: pool})
+	var ids []device.ID
+	for id := range t.pools.Selected(device.Selector{}) {
+		ids = append(ids, id)
+	}
+	for id := range t.allocated.Selected(device.Selector{}) {
+		if t.pools[id.Driver][id.Pool] == nil {
+			ids = append(ids, id)
 		}
 	}
-	for driver, pools := range t.allocated {
-		for pool := range pools {
-			if t.pools[driver][pool] == nil {
-				names = append(names, poolName{driver: driver, pool: pool})
-			}
-		}
-	}
-	return names
+	return ids
 }
 
-func (t *Tracker) countPool(name poolName, counts map[DriverEffect]int) {
+func (t *Tracker) countPool(pool device.ID, counts map[DriverEffect]int) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	v := view{Tracker: t}
-	count := func(id device.ID) {
+	count := func(dev string) {
 		var seen []corev1.TaintEffect
-		for _, taint := range v.taints(id) {
+		for _, taint := range v.taints(deviceIn(pool, dev)) {
 			if !slices.Contains(seen, taint.Effect) {
 				seen = append(seen, taint.Effect)
-				counts[DriverEffect{Driver: name.driver, Effect: taint.Effect}]++
+				counts[DriverEffect{Driver: pool.Driver, Effect: taint.Effect}]++
 			}
 		}
 	}
-	p := t.pools[name.driver][name.pool]
-	if t.selecting.ScopeOf(name.driver, name.pool).Empty() && !t.selecting.HasNamed(name.driver, name.pool) {
+	p := t.pools[pool.Driver][pool.Pool]
+	if t.selecting.ScopeOf(pool.Driver, pool.Pool).Empty() && !t.selecting.HasNamed(pool.Driver, pool.Pool) {
 		if p != nil {
 			for dev := range p.tainted {
-				count(deviceIn(name, dev))
+				count(dev)
 			}
 		}
 		return
 	}
-	seen := map[string]struct{}{}
-	once := func(dev string) {
-		if _, twice := seen[dev]; !twice {
-			seen[dev] = struct{}{}
-			count(deviceIn(name, dev))
-		}
+	devices := map[string]struct{}{}
+	for _, d := range p.devices() {
+		devices[d.Name] = struct{}{}
 	}
-	if p != nil {
-		for _, slice := range p.generations[p.newest] {
-			for i := range slice.Devices {
-				once(slice.Devices[i].Name)
-			}
-		}
+	for dev := range t.allocated.Pools[pool.Driver][pool.Pool] {
+		devices[dev] = struct{}{}
 	}
-	for dev := range t.allocated[name.driver][name.pool] {
-		once(dev)
+	for dev := range devices {
+		count(dev)
 	}
 }

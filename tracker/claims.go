@@ -6,6 +6,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -23,18 +24,6 @@ func (t *Tracker) SetClaim(claim Claim) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.setClaim(t.claim(claim.ClaimName), claim)
-}
-
-// RefreshClaim records a claim that the API server returned to a request of our own.
-// Like RefreshPod, it changes nothing unless that very claim is known.
-func (t *Tracker) RefreshClaim(claim Claim) []Key {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	state, ok := t.claims[claim.ClaimName]
-	if !ok || state.claim == nil || state.claim.UID != claim.UID {
-		return nil
-	}
-	return t.setClaim(state, claim)
 }
 
 func (t *Tracker) setClaim(state *claimState, claim Claim) []Key {
@@ -134,18 +123,15 @@ func sameController(a, b *metav1.OwnerReference) bool {
 }
 
 func sameDeviceToleration(a, b resourcev1.DeviceToleration) bool {
-	if a.Key != b.Key || a.Operator != b.Operator || a.Value != b.Value || a.Effect != b.Effect {
-		return false
-	}
-	if a.TolerationSeconds == nil || b.TolerationSeconds == nil {
-		return a.TolerationSeconds == b.TolerationSeconds
-	}
-	return *a.TolerationSeconds == *b.TolerationSeconds
+	return a.Key == b.Key && a.Operator == b.Operator && a.Value == b.Value && a.Effect == b.Effect &&
+		ptr.Equal(a.TolerationSeconds, b.TolerationSeconds)
 }
 
 // allocations finds claims by driver, pool and name of the devices allocated to
 // them.
-type allocations map[string]map[string]map[string][]*claimState
+type allocations struct {
+	device.Pools[map[string][]*claimState]
+}
 
 func (a allocations) add(state *claimState) {
 	if state.claim == nil {
@@ -153,8 +139,11 @@ func (a allocations) add(state *claimState) {
 	}
 	for i := range state.claim.Devices {
 		id := state.claim.Devices[i].ID
-		pools := child(a, id.Driver)
-		devices := child(pools, id.Pool)
+		devices, ok := a.Pools[id.Driver][id.Pool]
+		if !ok {
+			devices = map[string][]*claimState{}
+			a.Set(id.Driver, id.Pool, devices)
+		}
 		if claims := devices[id.Name]; !slices.Contains(claims, state) {
 			devices[id.Name] = append(claims, state)
 		}
@@ -167,59 +156,39 @@ func (a allocations) remove(state *claimState) {
 	}
 	for i := range state.claim.Devices {
 		id := state.claim.Devices[i].ID
-		pools := a[id.Driver]
-		devices := pools[id.Pool]
+		devices := a.Pools[id.Driver][id.Pool]
 		if claims := without(devices[id.Name], state); len(claims) > 0 {
 			devices[id.Name] = claims
 		} else {
 			delete(devices, id.Name)
 		}
 		if len(devices) == 0 {
-			delete(pools, id.Pool)
-		}
-		if len(pools) == 0 {
-			delete(a, id.Driver)
+			a.Delete(id.Driver, id.Pool)
 		}
 	}
 }
 
 // on returns the claims that a device is allocated to.
 func (a allocations) on(id device.ID) []*claimState {
-	return a[id.Driver][id.Pool][id.Name]
+	return a.Pools[id.Driver][id.Pool][id.Name]
 }
 
 // each calls visit for each claim that has a device that is selected, once or
 // more.
 func (a allocations) each(selector device.Selector, visit func(*claimState)) {
-	if driver, ok := selector.Driver(); ok {
-		eachInPools(a[driver], selector, visit)
-		return
-	}
-	for _, pools := range a {
-		eachInPools(pools, selector, visit)
-	}
-}
-
-func eachInPools(pools map[string]map[string][]*claimState, selector device.Selector, visit func(*claimState)) {
-	if pool, ok := selector.Pool(); ok {
-		eachOnDevices(pools[pool], selector, visit)
-		return
-	}
-	for _, devices := range pools {
-		eachOnDevices(devices, selector, visit)
-	}
-}
-
-func eachOnDevices(devices map[string][]*claimState, selector device.Selector, visit func(*claimState)) {
-	if name, ok := selector.Name(); ok {
-		for _, state := range devices[name] {
-			visit(state)
-		}
-		return
-	}
-	for _, claims := range devices {
+	each := func(claims []*claimState) {
 		for _, state := range claims {
 			visit(state)
+		}
+	}
+	name, one := selector.Name()
+	for _, devices := range a.Selected(selector) {
+		if one {
+			each(devices[name])
+			continue
+		}
+		for _, claims := range devices {
+			each(claims)
 		}
 	}
 }
@@ -232,6 +201,14 @@ func child[K comparable, V any](parent map[string]map[K]V, key string) map[K]V {
 		parent[key] = m
 	}
 	return m
+}
+
+// drop takes a key out of the map under a name, and that map if it is empty.
+func drop[K comparable, V any](parent map[string]map[K]V, name string, key K) {
+	delete(parent[name], key)
+	if len(parent[name]) == 0 {
+		delete(parent, name)
+	}
 }
 
 // without takes an element out of a list whose order does not matter.

@@ -44,11 +44,6 @@ func (t *Tracker) IfPatch(p PatchedTaints, now time.Time) []Change {
 	return t.changes(users, &view{Tracker: t}, &view{Tracker: t, patch: after})
 }
 
-// IfPatchDeleted returns what would change if the patches of a name had no taints.
-func (t *Tracker) IfPatchDeleted(name string) []Change {
-	return t.IfPatch(PatchedTaints{Patch: PatchRef{Name: name}}, time.Time{})
-}
-
 // patchedView is what the devices of a patch would have. It is never written to.
 type patchedView struct {
 	patch   PatchRef

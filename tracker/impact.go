@@ -1,9 +1,12 @@
 package tracker
 
 import (
+	"iter"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -26,21 +29,130 @@ type Impact struct {
 // devices are not known: then it could only say too little. It costs what the rule
 // selects, and holds the lock only while it collects that.
 func (t *Tracker) Impact(name string) (Impact, bool) {
-	taint, claims, impact, ok := t.collect(name)
-	if !ok {
-		return Impact{}, false
+	impact, claims, ok := t.collectRule(name)
+	impact.Pods = podsOf(claims)
+	return impact, ok
+}
+
+func (t *Tracker) collectRule(name string) (impact Impact, claims []selectedClaim, ok bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	rule, ok := t.rules[name]
+	if !ok || !t.devicesKnown {
+		return Impact{}, nil, false
 	}
-	for i := range claims {
-		c := claims[i].claim
-		for j := range c.Devices {
-			if d := &c.Devices[j]; impact.Rule.Matches(d.ID) {
-				claims[i].add(d, taint)
+	impact.Rule = rule.Rule
+	if !rule.Selects {
+		return impact, nil, true
+	}
+	t.eachPublished(rule.Selector, func(device.ID) { impact.Published++ })
+	evicting := rule.evicting()
+	impact.Allocated, claims = t.collect(slices.Values([]device.Selector{rule.Selector}), func(id device.ID) ([]Taint, bool) {
+		return evicting, rule.Matches(id)
+	})
+	return impact, claims, true
+}
+
+// PatchImpact returns what the rules of a patch select together, or false while the
+// devices are not known. The Rule of the answer is left to who asks. A device that
+// several of the rules select is counted once, as often as it would be for one of them,
+// and a pod stands there once: on each device with those taints of the patch that have
+// the given effect, as if it were NoExecute. A pod on no such device is left out.
+//
+// It costs what the rules select and how many they are, and looks at one pool at a
+// time, so that no writer waits for all of it: the numbers of devices may be of slightly
+// different moments.
+func (t *Tracker) PatchImpact(patch PatchRef, effect resourcev1.DeviceTaintEffect) (Impact, bool) {
+	impact, claims, pools, ok := t.collectPatch(patch, effect)
+	impact.Pods = podsOf(claims)
+	for pool := range pools {
+		impact.Published += t.publishedFor(patch, pool)
+	}
+	return impact, ok
+}
+
+// collectPatch returns the claims with devices that the rules of a patch select, how many
+// such devices are allocated, and the pools that may have some.
+func (t *Tracker) collectPatch(patch PatchRef, effect resourcev1.DeviceTaintEffect) (impact Impact, claims []selectedClaim, pools map[device.ID]struct{}, ok bool) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if !t.devicesKnown {
+		return Impact{}, nil, nil, false
+	}
+	selectors, ofPools := map[device.Selector]struct{}{}, map[device.Selector]struct{}{}
+	for _, rule := range t.written[patch.Name] {
+		if rule.Patch == patch && rule.Selects {
+			selectors[rule.Selector], ofPools[rule.Selector.OfPools()] = struct{}{}, struct{}{}
+		}
+	}
+	impact.Allocated, claims = t.collect(maps.Keys(selectors), func(id device.ID) (taints []Taint, selected bool) {
+		for _, rule := range t.selecting.Match(id) {
+			if rule.Value.Patch != patch {
+				continue
+			}
+			selected = true
+			if rule.Value.Taint.Effect == effect {
+				taints = append(taints, rule.Value.evicting()...)
 			}
 		}
-		impact.Allocated += len(claims[i].selected)
+		return taints, selected
+	})
+	pools = map[device.ID]struct{}{}
+	for selector := range ofPools {
+		for pool := range t.pools.Selected(selector) {
+			pools[pool] = struct{}{}
+		}
 	}
-	impact.Pods = podsOf(claims)
-	return impact, true
+	return impact, claims, pools, true
+}
+
+// publishedFor returns how many of the devices that a pool publishes a patch selects.
+func (t *Tracker) publishedFor(patch PatchRef, pool device.ID) (count int) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for _, d := range t.pools[pool.Driver][pool.Pool].devices() {
+		if slices.ContainsFunc(t.selecting.Match(deviceIn(pool, d.Name)), func(rule device.Entry[*ruleState]) bool {
+			return rule.Value.Patch == patch
+		}) {
+			count++
+		}
+	}
+	return count
+}
+
+// evicting returns the taint of the rule as it would evict.
+func (r *ruleState) evicting() []Taint {
+	taint := r.taint()
+	taint.Effect = corev1.TaintEffectNoExecute
+	return []Taint{taint}
+}
+
+// collect returns the claims with devices under some selectors, and how many of those devices
+// are selected. Selected says that of a device, and which taints it has if it is.
+func (t *Tracker) collect(under iter.Seq[device.Selector], selected func(device.ID) ([]Taint, bool)) (allocated int, claims []selectedClaim) {
+	seen := map[*claimState]struct{}{}
+	for selector := range under {
+		t.allocated.each(selector, func(state *claimState) {
+			if _, twice := seen[state]; twice {
+				return
+			}
+			seen[state] = struct{}{}
+			c := selectedClaim{claim: state.claim, users: slices.Clone(state.users), podGroups: t.podGroups}
+			for i := range c.claim.Devices {
+				d := &c.claim.Devices[i]
+				taints, ok := selected(d.ID)
+				if !ok {
+					continue
+				}
+				allocated++
+				if len(taints) > 0 {
+					c.selected = append(c.selected, c.claim.tainted(d, taints))
+				}
+			}
+			claims = append(claims, c)
+		})
+	}
+	return allocated, claims
 }
 
 // podsOf returns the pods that have selected devices through claims, sorted.
@@ -75,35 +187,7 @@ type selectedClaim struct {
 	selected []TaintedDevice
 }
 
-func (c *selectedClaim) add(d *AllocatedDevice, taints []Taint) {
-	c.selected = append(c.selected, TaintedDevice{
-		ID: d.ID, Claim: c.claim.ClaimName, Tolerations: d.Tolerations, Window: c.claim.Window, Taints: taints,
-	})
-}
-
-// collect returns the taint of a rule as it would evict, the claims with devices
-// that it selects, in order, and how many devices are published.
-func (t *Tracker) collect(name string) (taint []Taint, claims []selectedClaim, impact Impact, ok bool) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	rule, ok := t.rules[name]
-	if !ok || !t.devicesKnown {
-		return nil, nil, Impact{}, false
-	}
-	impact.Rule = rule.Rule
-	if !rule.Selects {
-		return nil, nil, impact, true
-	}
-	evicting := rule.taint()
-	evicting.Effect = corev1.TaintEffectNoExecute
-	t.eachPublished(rule.Selector, func(device.ID) { impact.Published++ })
-	seen := map[*claimState]struct{}{}
-	t.allocated.each(rule.Selector, func(state *claimState) {
-		if _, twice := seen[state]; twice {
-			return
-		}
-		seen[state] = struct{}{}
-		claims = append(claims, selectedClaim{claim: state.claim, users: slices.Clone(state.users), podGroups: t.podGroups})
-	})
-	return []Taint{evicting}, claims, impact, true
+// tainted returns a device of the claim with taints.
+func (c *Claim) tainted(d *AllocatedDevice, taints []Taint) TaintedDevice {
+	return TaintedDevice{ID: d.ID, Claim: c.ClaimName, Tolerations: d.Tolerations, Window: c.Window, Taints: taints}
 }

@@ -9,21 +9,13 @@ import (
 )
 
 type nodeState struct {
-	// known is true while the node exists; the fields down to taints mean nothing
-	// when it does not.
-	known           bool
-	uid             types.UID
-	resourceVersion string
-	labels          Labels
+	// Node is the node as it was last seen, zero while there is none. Its lists are replaced,
+	// never written to.
+	Node
+	// known is true while the node exists.
+	known bool
 	// taints is replaced, never written to: callers hold it without the lock.
 	taints []Taint
-	// written are the taints of every effect as they stand in the node. They are replaced
-	// as well.
-	written []corev1.Taint
-	// twins has the keys of those taints that have a twin; nil for none.
-	twins []string
-	// outage is what the node adds to that of all.
-	outage outage
 	pods   map[*Pod]struct{}
 }
 
@@ -43,35 +35,32 @@ func (t *Tracker) RefreshNode(node Node, before string, now time.Time) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	state, ok := t.nodes[node.Name]
-	if !ok || !state.known || state.uid != node.UID {
+	if !ok || !state.known || state.UID != node.UID {
 		return nil
 	}
-	if state.resourceVersion == before {
-		state.resourceVersion = ""
+	if state.ResourceVersion == before {
+		state.ResourceVersion = ""
 	}
 	return t.setNode(state, node, now)
 }
 
 func (t *Tracker) setNode(s *nodeState, node Node, now time.Time) []Key {
-	if s.known && Older(node.ResourceVersion, s.resourceVersion) {
+	if s.known && Older(node.ResourceVersion, s.ResourceVersion) {
 		return nil
 	}
 	var prior []Taint
-	witnessed := s.known && s.uid == node.UID
+	witnessed := s.known && s.UID == node.UID
 	if witnessed {
 		prior = s.taints
 	}
 	taints := merge(node.Taints, prior, witnessed, Source{Kind: SourceNode, Name: node.Name}, now)
-	twins := twinsOf(node.Taints)
-	changed := !slices.EqualFunc(taints, s.taints, sameEffect) || !slices.Equal(twins, s.twins)
-	outage := outageOf(&node)
-	t.outage.count(s.outage, outage)
-	s.outage, s.twins = outage, twins
-	if !s.known || !slices.Equal(s.labels, node.Labels) || !slices.EqualFunc(s.written, node.Taints, sameWritten) {
+	changed := !slices.EqualFunc(taints, s.taints, sameEffect) || !slices.Equal(twinsOf(node.Taints), twinsOf(s.Taints))
+	t.outage.count(s, -1)
+	if !s.known || !slices.Equal(s.Labels, node.Labels) || !slices.EqualFunc(s.Taints, node.Taints, sameWritten) {
 		t.nodesVersion++
 	}
-	s.written = node.Taints
-	s.known, s.uid, s.resourceVersion, s.labels = true, node.UID, node.ResourceVersion, node.Labels
+	s.Node, s.known = node, true
+	t.outage.count(s, 1)
 	if !changed {
 		return nil
 	}
@@ -87,12 +76,12 @@ func (t *Tracker) DeleteNode(name string, uid types.UID) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	state, ok := t.nodes[name]
-	if !ok || !state.known || state.uid != uid {
+	if !ok || !state.known || state.UID != uid {
 		return nil
 	}
 	tainted := len(state.taints) > 0
 	t.nodesVersion++
-	t.outage.count(state.outage, outage{})
+	t.outage.count(state, -1)
 	*state = nodeState{pods: state.pods}
 	t.pruneNode(name)
 	if !tainted {
@@ -114,7 +103,7 @@ func (t *Tracker) Taints(name string) (types.UID, []Taint) {
 	if !ok {
 		return "", nil
 	}
-	return state.uid, state.taints
+	return state.UID, state.taints
 }
 
 // PodsOn returns the keys of the pods on a node, sorted.

@@ -13,21 +13,6 @@ const labelExcluded = "node.kubernetes.io/exclude-disruption"
 // outage counts nodes, all that count and those of them that are down.
 type outage struct{ nodes, down int }
 
-// outageOf returns what a node adds to the counts. Of a node that is not ready or not
-// reached Kubernetes always says so by a taint with effect NoSchedule, also when it
-// withholds the one with NoExecute because all nodes are down (J03).
-func outageOf(node *Node) outage {
-	if node.Labels.Has(labelExcluded) {
-		return outage{}
-	}
-	if slices.ContainsFunc(node.Taints, func(taint corev1.Taint) bool {
-		return taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable
-	}) {
-		return outage{nodes: 1, down: 1}
-	}
-	return outage{nodes: 1}
-}
-
 // NodesDown returns how many nodes there are, without those that are labelled
 // node.kubernetes.io/exclude-disruption, and how many of them are down: they have the
 // taint node.kubernetes.io/not-ready or unreachable, with any effect. It costs the
@@ -38,8 +23,17 @@ func (t *Tracker) NodesDown() (nodes, down int) {
 	return t.outage.nodes, t.outage.down
 }
 
-// count puts what a node adds in the place of what it added before.
-func (o *outage) count(before, now outage) {
-	o.nodes += now.nodes - before.nodes
-	o.down += now.down - before.down
+// count counts a node, if there is one, so many times. Of a node that is not ready or not
+// reached Kubernetes always says so by a taint with effect NoSchedule, also when it
+// withholds the one with NoExecute because all nodes are down (J03).
+func (o *outage) count(node *nodeState, times int) {
+	if !node.known || node.Labels.Has(labelExcluded) {
+		return
+	}
+	o.nodes += times
+	if slices.ContainsFunc(node.Taints, func(taint corev1.Taint) bool {
+		return taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable
+	}) {
+		o.down += times
+	}
 }

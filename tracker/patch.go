@@ -71,24 +71,6 @@ func comparePatches(a, b PatchRef) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
 }
 
-// addWritten records for which patch a rule is written out, if for any.
-func (t *Tracker) addWritten(rule *ruleState) {
-	if rule.Patch != (PatchRef{}) {
-		child(t.written, rule.Patch.Name)[rule.Name] = rule
-	}
-}
-
-func (t *Tracker) removeWritten(rule *ruleState) {
-	rules, ok := t.written[rule.Patch.Name]
-	if !ok {
-		return
-	}
-	delete(rules, rule.Name)
-	if len(rules) == 0 {
-		delete(t.written, rule.Patch.Name)
-	}
-}
-
 // Standing returns the NoExecute taint with a key of a node or a rule; false if there is none. Of the taints
 // in the rules of patches of a name it returns the ones that appeared first and last. The rules of one patch
 // may be written long after each other, and one more when a device comes or the patch is widened. UIDs do

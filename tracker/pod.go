@@ -165,13 +165,7 @@ func sameFate(a, b *Pod) bool {
 }
 
 func sameToleration(a, b corev1.Toleration) bool {
-	if a.Key != b.Key || a.Operator != b.Operator || a.Value != b.Value || a.Effect != b.Effect {
-		return false
-	}
-	if a.TolerationSeconds == nil || b.TolerationSeconds == nil {
-		return a.TolerationSeconds == b.TolerationSeconds
-	}
-	return *a.TolerationSeconds == *b.TolerationSeconds
+	return a.MatchToleration(&b) && ptr.Equal(a.TolerationSeconds, b.TolerationSeconds)
 }
 
 // Node is what is kept of a node.

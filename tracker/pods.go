@@ -77,7 +77,7 @@ func (t *Tracker) insert(pod *Pod) {
 	t.pods[pod.Key] = pod
 	t.count(pod, 1)
 	t.node(pod.NodeName).pods[pod] = struct{}{}
-	t.namespaces.add(pod)
+	child(t.namespaces, pod.Namespace)[pod] = struct{}{}
 	pod.states = nil
 	if len(pod.Claims) == 0 {
 		return
@@ -98,8 +98,8 @@ func (t *Tracker) insert(pod *Pod) {
 func (t *Tracker) replace(old, pod *Pod) {
 	delete(t.nodes[old.NodeName].pods, old)
 	t.nodes[pod.NodeName].pods[pod] = struct{}{}
-	t.namespaces.remove(old)
-	t.namespaces.add(pod)
+	delete(t.namespaces[old.Namespace], old)
+	child(t.namespaces, pod.Namespace)[pod] = struct{}{}
 	t.pods[pod.Key] = pod
 	t.count(old, -1)
 	t.count(pod, 1)
@@ -120,30 +120,13 @@ func (t *Tracker) remove(pod *Pod) []Key {
 	delete(t.pods, pod.Key)
 	t.count(pod, -1)
 	delete(t.nodes[pod.NodeName].pods, pod)
-	t.namespaces.remove(pod)
+	drop(t.namespaces, pod.Namespace, pod)
 	t.pruneNode(pod.NodeName)
 	for i, state := range pod.claimStates() {
 		state.users = without(state.users, pod)
 		t.pruneClaim(ClaimName{Namespace: pod.Namespace, Name: pod.Claims[i].Name})
 	}
 	return keys
-}
-
-// podsByNamespace are pods by their namespaces.
-type podsByNamespace map[string]map[*Pod]struct{}
-
-func (n podsByNamespace) add(pod *Pod) {
-	if n[pod.Namespace] == nil {
-		n[pod.Namespace] = map[*Pod]struct{}{}
-	}
-	n[pod.Namespace][pod] = struct{}{}
-}
-
-func (n podsByNamespace) remove(pod *Pod) {
-	delete(n[pod.Namespace], pod)
-	if len(n[pod.Namespace]) == 0 {
-		delete(n, pod.Namespace)
-	}
 }
 
 // count counts a pod, if it lives.

@@ -2,23 +2,26 @@ package tracker
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-// poolName names a pool. Two drivers may use one name for a pool (K09).
-type poolName struct {
-	driver string
-	pool   string
+// poolID returns the pool of the slice, as an ID without the name of a device. Two drivers
+// may use one name for a pool (K09).
+func (s *Slice) poolID() device.ID {
+	return device.ID{Driver: s.Driver, Pool: s.Pool}
 }
 
-func (s *Slice) poolName() poolName {
-	return poolName{driver: s.Driver, pool: s.Pool}
+func deviceIn(pool device.ID, name string) device.ID {
+	pool.Name = name
+	return pool
 }
 
 // pool is the slices of one pool and the taints that they put on its devices.
@@ -54,72 +57,48 @@ func (p *pool) replace(old, slice *Slice) []string {
 		}
 		p.generations[slice.Generation][slice.Name] = slice
 	}
-	newest := int64(0)
+	before := p.newest
+	p.newest = 0
 	for generation := range p.generations {
-		newest = max(newest, generation)
+		p.newest = max(p.newest, generation)
 	}
-	if newest != p.newest {
-		p.newest = newest
-		return p.rebuild()
+	gone, come := []*Slice{old}, []*Slice{slice}
+	if before != p.newest {
+		gone = slices.AppendSeq(gone, maps.Values(p.generations[before]))
+		come = slices.Collect(maps.Values(p.generations[p.newest]))
 	}
-	return p.update(old, slice)
+	taints := map[string][]Taint{}
+	for _, s := range gone {
+		if s != nil && s.Generation == before {
+			s.eachTainted(func(d *Device) { taints[d.Name] = nil })
+		}
+	}
+	for _, s := range come {
+		if s != nil && s.Generation == p.newest {
+			s.eachTainted(func(d *Device) {
+				taints[d.Name] = append(taints[d.Name], datedTaints(d.Taints, p.tainted[d.Name], s.source(), s.seen)...)
+			})
+		}
+	}
+	// Those that another slice puts on a device of the same name stay: a driver that publishes a
+	// device twice does not get rid of a taint by that.
+	return p.retaint(taints, func(t Taint) bool {
+		return before == p.newest && t.Source != cmp.Or(old, slice).source()
+	})
 }
 
-// rebuild computes the taints of all devices, after another generation became the
-// newest.
-func (p *pool) rebuild() []string {
-	before := p.tainted
-	p.tainted = map[string][]Taint{}
-	for _, slice := range p.current() {
-		for i := range slice.Devices {
-			if d := &slice.Devices[i]; len(d.Taints) > 0 {
-				p.tainted[d.Name] = append(p.tainted[d.Name], datedTaints(d.Taints, before[d.Name], slice.source(), slice.seen)...)
-			}
-		}
-	}
+// retaint gives devices new taints, beside those that stay, and returns the names of the
+// devices whose NoExecute taints changed by that.
+func (p *pool) retaint(taints map[string][]Taint, stays func(Taint) bool) []string {
 	var changed []string
-	for name, taints := range p.tainted {
-		if !sameEvicting(before[name], taints) {
-			changed = append(changed, name)
-		}
-	}
-	for name, taints := range before {
-		if _, ok := p.tainted[name]; !ok && !sameEvicting(taints, nil) {
-			changed = append(changed, name)
-		}
-	}
-	return changed
-}
-
-// update computes the taints of the devices of one slice. Those that another slice
-// puts on a device of the same name stay: a driver that publishes a device twice
-// does not get rid of a taint by that.
-func (p *pool) update(old, slice *Slice) []string {
-	specs := map[string][]resourcev1.DeviceTaint{}
-	var source Source
-	var seen time.Time
-	for _, s := range []*Slice{old, slice} {
-		if s == nil || s.Generation != p.newest {
-			continue
-		}
-		source, seen = s.source(), s.seen
-		for i := range s.Devices {
-			d := &s.Devices[i]
-			switch {
-			case len(d.Taints) == 0:
-			case s == old:
-				specs[d.Name] = nil
-			default:
-				specs[d.Name] = append(specs[d.Name], d.Taints...)
-			}
-		}
-	}
-	var changed []string
-	for name, spec := range specs {
+	for name, after := range taints {
 		before := p.tainted[name]
-		after := slices.DeleteFunc(slices.Clone(before), func(t Taint) bool { return t.Source == source })
-		after = append(after, datedTaints(spec, before, source, seen)...)
-		slices.SortStableFunc(after, func(a, b Taint) int { return strings.Compare(a.Source.Name, b.Source.Name) })
+		for _, t := range before {
+			if stays(t) {
+				after = append(after, t)
+			}
+		}
+		slices.SortStableFunc(after, func(a, b Taint) int { return cmp.Compare(a.Source.Name, b.Source.Name) })
 		if len(after) == 0 {
 			delete(p.tainted, name)
 		} else {
@@ -132,9 +111,28 @@ func (p *pool) update(old, slice *Slice) []string {
 	return changed
 }
 
-// current returns the slices that count, by name.
-func (p *pool) current() []*Slice {
-	return slices.SortedFunc(maps.Values(p.generations[p.newest]), func(a, b *Slice) int { return cmp.Compare(a.Name, b.Name) })
+func (s *Slice) eachTainted(visit func(*Device)) {
+	for i := range s.Devices {
+		if d := &s.Devices[i]; len(d.Taints) > 0 {
+			visit(d)
+		}
+	}
+}
+
+// devices yields the devices of the slices that count, each with its slice; none of no pool.
+func (p *pool) devices() iter.Seq2[*Slice, *Device] {
+	return func(yield func(*Slice, *Device) bool) {
+		if p == nil {
+			return
+		}
+		for _, slice := range p.generations[p.newest] {
+			for i := range slice.Devices {
+				if !yield(slice, &slice.Devices[i]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // clone returns a copy that can be changed alone.

@@ -24,33 +24,30 @@ type Published struct {
 // waits for all of it.
 func (t *Tracker) PublishedEvicting() []Published {
 	var found []Published
-	for _, name := range t.poolNames() {
+	for _, name := range t.poolIDs() {
 		found = append(found, t.publishedIn(name)...)
 	}
 	slices.SortFunc(found, func(a, b Published) int {
 		return cmp.Or(
-			cmp.Compare(a.Device.Driver, b.Device.Driver), cmp.Compare(a.Device.Pool, b.Device.Pool), cmp.Compare(a.Device.Name, b.Device.Name),
+			device.Compare(a.Device, b.Device),
 			cmp.Compare(a.Taint.Key, b.Taint.Key), cmp.Compare(a.Taint.Value, b.Taint.Value), cmp.Compare(a.Slice, b.Slice),
 		)
 	})
 	return found
 }
 
-func (t *Tracker) publishedIn(name poolName) []Published {
+func (t *Tracker) publishedIn(pool device.ID) []Published {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	p := t.pools[name.driver][name.pool]
+	p := t.pools[pool.Driver][pool.Pool]
 	if p == nil || len(p.tainted) == 0 {
 		return nil
 	}
 	var found []Published
-	for _, slice := range p.generations[p.newest] {
-		for i := range slice.Devices {
-			d := &slice.Devices[i]
-			for _, taint := range d.Taints {
-				if taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
-					found = append(found, Published{Device: deviceIn(name, d.Name), Taint: taint, Slice: slice.Name, SliceUID: slice.UID})
-				}
+	for slice, d := range p.devices() {
+		for _, taint := range d.Taints {
+			if taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
+				found = append(found, Published{Device: deviceIn(pool, d.Name), Taint: taint, Slice: slice.Name, SliceUID: slice.UID})
 			}
 		}
 	}

@@ -54,7 +54,11 @@ func (r *ruleState) evicts() bool {
 func (t *Tracker) SetRule(rule Rule, now time.Time) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.setRule(t.rules[rule.Name], rule, now)
+	old := t.rules[rule.Name]
+	if old != nil && Older(rule.ResourceVersion, old.ResourceVersion) {
+		return nil
+	}
+	return t.replaceRule(old, rule, now)
 }
 
 // RefreshRule records a rule that the API server returned to a request of our own.
@@ -72,13 +76,6 @@ func (t *Tracker) RefreshRule(rule Rule, before string, now time.Time) []Key {
 	return t.replaceRule(old, rule, now)
 }
 
-func (t *Tracker) setRule(old *ruleState, rule Rule, now time.Time) []Key {
-	if old != nil && Older(rule.ResourceVersion, old.ResourceVersion) {
-		return nil
-	}
-	return t.replaceRule(old, rule, now)
-}
-
 func (t *Tracker) replaceRule(old *ruleState, rule Rule, now time.Time) []Key {
 	state := newRuleState(rule, old, now)
 	t.unselect(old)
@@ -86,7 +83,9 @@ func (t *Tracker) replaceRule(old *ruleState, rule Rule, now time.Time) []Key {
 	if rule.Selects {
 		t.selecting.Set(rule.Selector, rule.Name, state)
 	}
-	t.addWritten(state)
+	if rule.Patch != (PatchRef{}) {
+		child(t.written, rule.Patch.Name)[rule.Name] = state
+	}
 	users := t.usersOfRules(old, state)
 	if state.pairs() && (!old.pairs() || old.Selector != state.Selector || !sameEffect(old.taint(), state.taint())) {
 		t.addTwinned(users, state)
@@ -145,7 +144,7 @@ func (t *Tracker) unselect(rule *ruleState) {
 	if rule.Selects {
 		t.selecting.Delete(rule.Selector, rule.Name)
 	}
-	t.removeWritten(rule)
+	drop(t.written, rule.Patch.Name, rule.Name)
 }
 
 // usersOfRules returns the pods whose fate may differ between one rule and the

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 // ExposedSince returns the situations of the pods for which a NoExecute taint holds
@@ -50,12 +52,10 @@ func (t *Tracker) addDevices(users *podSet, wanted func(Taint) bool) {
 			t.allocated.each(rule.Selector, users.addUsers)
 		}
 	}
-	for driver, pools := range t.pools {
-		for pool, p := range pools {
-			for name, taints := range p.tainted {
-				if slices.ContainsFunc(taints, wanted) {
-					t.addDevice(users, deviceIn(poolName{driver: driver, pool: pool}, name))
-				}
+	for id, p := range t.pools.Selected(device.Selector{}) {
+		for name, taints := range p.tainted {
+			if slices.ContainsFunc(taints, wanted) {
+				t.addDevice(users, deviceIn(id, name))
 			}
 		}
 	}

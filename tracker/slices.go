@@ -14,8 +14,12 @@ import (
 func (t *Tracker) SetSlice(slice Slice, now time.Time) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	old := t.slices[slice.Name]
+	if old != nil && Older(slice.ResourceVersion, old.ResourceVersion) {
+		return nil
+	}
 	slice.seen = now
-	return t.setSlice(t.slices[slice.Name], slice)
+	return t.replaceSlice(old, slice)
 }
 
 // RefreshSlice records a slice that the API server returned to a request of our
@@ -34,16 +38,9 @@ func (t *Tracker) RefreshSlice(slice Slice, before string, now time.Time) []Key 
 	return t.replaceSlice(old, slice)
 }
 
-func (t *Tracker) setSlice(old *Slice, slice Slice) []Key {
-	if old != nil && Older(slice.ResourceVersion, old.ResourceVersion) {
-		return nil
-	}
-	return t.replaceSlice(old, slice)
-}
-
 func (t *Tracker) replaceSlice(old *Slice, slice Slice) []Key {
 	var users podSet
-	if old != nil && old.poolName() != slice.poolName() {
+	if old != nil && old.poolID() != slice.poolID() {
 		t.changePool(old, nil, &users)
 		old = nil
 	}
@@ -70,21 +67,17 @@ func (t *Tracker) DeleteSlice(name string, uid types.UID) []Key {
 // changePool puts slice in the place of old, either of them nil for none, and adds
 // the pods on devices that are changed by that to users.
 func (t *Tracker) changePool(old, slice *Slice, users *podSet) {
-	name := cmp.Or(old, slice).poolName()
-	p, ok := t.pools[name.driver][name.pool]
+	id := cmp.Or(old, slice).poolID()
+	p, ok := t.pools[id.Driver][id.Pool]
 	if !ok {
 		p = newPool()
-		child(t.pools, name.driver)[name.pool] = p
+		t.pools.Set(id.Driver, id.Pool, p)
 	}
 	for _, changed := range p.replace(old, slice) {
-		t.addDevice(users, device.ID{Driver: name.driver, Pool: name.pool, Name: changed})
+		t.addDevice(users, deviceIn(id, changed))
 	}
-	if len(p.generations) > 0 {
-		return
-	}
-	delete(t.pools[name.driver], name.pool)
-	if len(t.pools[name.driver]) == 0 {
-		delete(t.pools, name.driver)
+	if len(p.generations) == 0 {
+		t.pools.Delete(id.Driver, id.Pool)
 	}
 }
 

@@ -20,7 +20,7 @@ type Tracker struct {
 	// pods holds every pod that is on a node, known or not.
 	pods map[Key]*Pod
 	// namespaces finds them by their namespaces.
-	namespaces podsByNamespace
+	namespaces map[string]map[*Pod]struct{}
 	// nodes holds every known node and every node named by a pod. An entry goes
 	// when it is neither.
 	nodes map[string]*nodeState
@@ -32,7 +32,7 @@ type Tracker struct {
 	allocated allocations
 	slices    map[string]*Slice
 	// pools holds the pools of each driver, by name.
-	pools map[string]map[string]*pool
+	pools device.Pools[*pool]
 	rules map[string]*ruleState
 	// written holds the rules that are written out for each ResourceSlicePatch, by its
 	// name and theirs.
@@ -55,12 +55,12 @@ type Tracker struct {
 func New() *Tracker {
 	return &Tracker{
 		pods:       map[Key]*Pod{},
-		namespaces: podsByNamespace{},
+		namespaces: map[string]map[*Pod]struct{}{},
 		nodes:      map[string]*nodeState{},
 		claims:     map[ClaimName]*claimState{},
-		allocated:  allocations{},
+		allocated:  allocations{device.Pools[map[string][]*claimState]{}},
 		slices:     map[string]*Slice{},
-		pools:      map[string]map[string]*pool{},
+		pools:      device.Pools[*pool]{},
 		rules:      map[string]*ruleState{},
 		written:    map[string]map[string]*ruleState{},
 		budgets:    map[string][]Budget{},
@@ -123,27 +123,7 @@ func (t *Tracker) Exposed() []Key {
 func (t *Tracker) UIDOf(source Source) types.UID {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	switch source.Kind {
-	case SourceNode:
-		if state, ok := t.nodes[source.Name]; ok {
-			return state.uid
-		}
-	case SourceSlice:
-		if slice, ok := t.slices[source.Name]; ok {
-			return slice.UID
-		}
-	case SourceRule:
-		if rule, ok := t.rules[source.Name]; ok {
-			return rule.UID
-		}
-	case SourcePatch:
-		for _, rule := range t.written[source.Name] {
-			if rule.Patch.UID == source.UID {
-				return source.UID
-			}
-		}
-	}
-	return ""
+	return t.identity(source).UID
 }
 
 // VersionOf returns the version of the node, slice or rule that is known under a name, empty
@@ -151,22 +131,31 @@ func (t *Tracker) UIDOf(source Source) types.UID {
 func (t *Tracker) VersionOf(source Source) string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
+	return t.identity(source).ResourceVersion
+}
+
+func (t *Tracker) identity(source Source) (known Identity) {
 	switch source.Kind {
 	case SourceNode:
 		if state, ok := t.nodes[source.Name]; ok {
-			return state.resourceVersion
+			known = state.Identity()
 		}
 	case SourceSlice:
 		if slice, ok := t.slices[source.Name]; ok {
-			return slice.ResourceVersion
+			known = slice.Identity()
 		}
 	case SourceRule:
 		if rule, ok := t.rules[source.Name]; ok {
-			return rule.ResourceVersion
+			known = rule.Identity()
 		}
 	case SourcePatch:
+		for _, rule := range t.written[source.Name] {
+			if rule.Patch.UID == source.UID {
+				known.UID = source.UID
+			}
+		}
 	}
-	return ""
+	return known
 }
 
 func (t *Tracker) podsWhere(wanted func(*Pod) bool) []Key {

@@ -47,7 +47,7 @@ func (t *Tracker) NodeTwin(node, key string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	state, ok := t.nodes[node]
-	return ok && slices.Contains(state.twins, key)
+	return ok && slices.Contains(twinsOf(state.Taints), key)
 }
 
 // DeviceTwin reports whether a device has a taint with effect NoSchedule, as the

@@ -21,8 +21,8 @@ type view struct {
 	ruleName string
 	rule     *ruleState
 	// changed, if given, stands in for the pool of that name.
-	changed     *pool
-	changedName poolName
+	changed   *pool
+	changedID device.ID
 	// patch, if given, stands in for the rules of the patches of its name.
 	patch *patchedView
 }
@@ -50,11 +50,10 @@ func (v *view) held(pod *Pod) []TaintedDevice {
 		if slices.Contains(states[:i], state) || state.claim == nil || !state.claim.givesTo(pod, v.podGroups) {
 			continue
 		}
-		for _, held := range state.claim.Devices {
+		for i := range state.claim.Devices {
+			held := &state.claim.Devices[i]
 			if taints := v.evicting(held.ID); len(taints) > 0 {
-				tainted = append(tainted, TaintedDevice{
-					ID: held.ID, Claim: state.claim.ClaimName, Tolerations: held.Tolerations, Window: state.claim.Window, Taints: taints,
-				})
+				tainted = append(tainted, state.claim.tainted(held, taints))
 			}
 		}
 	}
@@ -101,7 +100,7 @@ func (v *view) taints(id device.ID) []Taint {
 // published returns the taints that slices put on a device.
 func (v *view) published(id device.ID) []Taint {
 	p := v.pools[id.Driver][id.Pool]
-	if v.changed != nil && v.changedName == (poolName{driver: id.Driver, pool: id.Pool}) {
+	if v.changed != nil && v.changedID == (device.ID{Driver: id.Driver, Pool: id.Pool}) {
 		p = v.changed
 	}
 	if p == nil {

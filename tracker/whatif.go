@@ -4,8 +4,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 // Change is what the writing of an object would change for a pod.
@@ -13,16 +11,8 @@ type Change struct {
 	Before, After Situation
 }
 
-// IfNode returns what would change if a node were written, by pod. Like the methods
-// below, it changes nothing and costs what such a write would.
-func (t *Tracker) IfNode(node Node, now time.Time) []Change {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.ifNode(nil, node, now)
-}
-
-// IfNodeWas returns what would change if a node that stands as old were written. The
-// API server knows that better than a watch, which may be a moment behind.
+// IfNodeWas returns what would change if a node that stands as old were written, by pod. Like
+// the methods below, it changes nothing and costs what such a write would. The API server knows that better than a watch, which may be a moment behind.
 func (t *Tracker) IfNodeWas(old, node Node, now time.Time) []Change {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -49,13 +39,6 @@ func (t *Tracker) ifNode(old *Node, node Node, now time.Time) []Change {
 		&view{Tracker: t, node: node.Name, nodeTaints: merge(node.Taints, prior, known, source, now)})
 }
 
-// IfRule returns what would change if a DeviceTaintRule were written.
-func (t *Tracker) IfRule(rule Rule, now time.Time) []Change {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.ifRule(t.rules[rule.Name], rule, now)
-}
-
 // IfRuleWas returns what would change if a DeviceTaintRule that stands as old, nil for
 // none, were written. Both are taken for the rule that is known under that name.
 func (t *Tracker) IfRuleWas(old *Rule, rule Rule, now time.Time) []Change {
@@ -79,23 +62,9 @@ func (t *Tracker) ifRule(old *ruleState, rule Rule, now time.Time) []Change {
 		&view{Tracker: t, ruleName: rule.Name, rule: old}, &view{Tracker: t, ruleName: rule.Name, rule: state})
 }
 
-// IfRuleDeleted returns what would change if a rule were deleted.
-func (t *Tracker) IfRuleDeleted(name string) []Change {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.changes(t.usersOfRules(t.rules[name], nil), &view{Tracker: t}, &view{Tracker: t, ruleName: name})
-}
-
-// IfSlice returns what would change if a ResourceSlice were written. It costs more
-// than such a write when the pool has many slices, which it copies the index of.
-func (t *Tracker) IfSlice(slice Slice, now time.Time) []Change {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.ifSlice(nil, slice, now)
-}
-
 // IfSliceWas returns what would change if a ResourceSlice that stands as old were
-// written.
+// written. It costs more than such a write when the pool has many slices, which it copies the
+// index of.
 func (t *Tracker) IfSliceWas(old, slice Slice, now time.Time) []Change {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -103,16 +72,16 @@ func (t *Tracker) IfSliceWas(old, slice Slice, now time.Time) []Change {
 }
 
 func (t *Tracker) ifSlice(old *Slice, slice Slice, now time.Time) []Change {
-	name := slice.poolName()
-	before := t.pools[name.driver][name.pool]
+	id := slice.poolID()
+	before := t.pools[id.Driver][id.Pool]
 	if before == nil {
 		before = newPool()
 	}
 	known := t.slices[slice.Name]
-	if known != nil && known.poolName() != name {
+	if known != nil && known.poolID() != id {
 		known = nil // the API does not let a slice move
 	}
-	if old != nil && old.poolName() == name {
+	if old != nil && old.poolID() == id {
 		was := *old
 		was.seen = now
 		before = before.clone()
@@ -123,14 +92,10 @@ func (t *Tracker) ifSlice(old *Slice, slice Slice, now time.Time) []Change {
 	after := before.clone()
 	users := &podSet{}
 	for _, device := range after.replace(known, &slice) {
-		t.addDevice(users, deviceIn(name, device))
+		t.addDevice(users, deviceIn(id, device))
 	}
 	return t.changes(users,
-		&view{Tracker: t, changedName: name, changed: before}, &view{Tracker: t, changedName: name, changed: after})
-}
-
-func deviceIn(name poolName, dev string) device.ID {
-	return device.ID{Driver: name.driver, Pool: name.pool, Name: dev}
+		&view{Tracker: t, changedID: id, changed: before}, &view{Tracker: t, changedID: id, changed: after})
 }
 
 // changes returns what differs for pods between two views, sorted.

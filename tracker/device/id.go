@@ -1,5 +1,7 @@
 package device
 
+import "cmp"
+
 // ID names one device. Names are compared byte by byte (DE-14) and never joined
 // into one string, so that no two devices can be taken for each other, whatever
 // characters their names hold.
@@ -12,4 +14,9 @@ type ID struct {
 // String returns driver/pool/device, for people.
 func (id ID) String() string {
 	return id.Driver + "/" + id.Pool + "/" + id.Name
+}
+
+// Compare orders devices by driver, pool and name.
+func Compare(a, b ID) int {
+	return cmp.Or(cmp.Compare(a.Driver, b.Driver), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Name, b.Name))
 }

@@ -84,9 +84,10 @@ func narrow(id ID, asks criteria) Selector {
 	return s
 }
 
+// OfPools returns the selector of all devices in the pools of which s may select some.
+func (s Selector) OfPools() Selector { return narrow(s.id, s.asks&^byName) }
+
 // MatchesPool reports whether the selector may select devices of a pool.
 func (s Selector) MatchesPool(driver, pool string) bool {
-	inPool := s.asks &^ byName
-	s.id.Name, s.asks = "", inPool
-	return s == narrow(ID{Driver: driver, Pool: pool}, inPool)
+	return s.OfPools().Matches(ID{Driver: driver, Pool: pool})
 }

@@ -64,7 +64,7 @@ func (v *View) Explain(slice string) ([]Explanation, bool) {
 // explain explains the device at a position. The lock is held.
 func (v *View) explain(e *entry, at int) Explanation {
 	driver, published := e.raw.Spec.Driver, &e.raw.Spec.Devices[at]
-	id := device.ID{Driver: driver, Pool: e.raw.Spec.Pool.Name, Name: published.Name}
+	id := idAt(e.raw, at)
 	meant, failed := v.patches.answers(e, id, at)
 	out := Explanation{Device: id, Failed: failed}
 	combined := make([]*slicepatch.Patch, 0, len(meant))
@@ -93,7 +93,7 @@ func (p *patches) answers(e *entry, id device.ID, at int) (meant []*slicePatch, 
 		switch verdict := e.verdict(entry.Value); {
 		case verdict.holds(at):
 			meant = append(meant, entry.Value)
-		case verdict.failed.has(at):
+		case verdict.failed.Bit(at) == 1:
 			failed = append(failed, Failure{Patch: entry.Name, Message: entry.Value.problem(e, at, verdict)})
 		}
 	}

@@ -3,10 +3,7 @@ package sliceview
 import (
 	"fmt"
 
-	resourcev1 "k8s.io/api/resource/v1"
 	toolscache "k8s.io/client-go/tools/cache"
-
-	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
 // informer is the part of a client-go informer that is needed here.
@@ -20,23 +17,13 @@ type informer interface {
 // then every slice is passed through (TR-08). Rules that are served later may be
 // given to SetRule and DeleteRule. Attach is called once, before Run.
 func (v *View) Attach(slices, rules informer) error {
-	err := v.subscribe(slices, toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { take(obj, v.SetSlice) },
-		UpdateFunc: func(_, obj any) { take(obj, v.SetSlice) },
-		DeleteFunc: func(obj any) { drop(obj, v.DeleteSlice) },
-	})
-	if err != nil {
+	if err := subscribe(v, slices, v.SetSlice, v.DeleteSlice); err != nil {
 		return fmt.Errorf("add resource slice event handler: %w", err)
 	}
 	if rules == nil {
 		return nil
 	}
-	err = v.subscribe(rules, toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { take(obj, v.SetRule) },
-		UpdateFunc: func(_, obj any) { take(obj, v.SetRule) },
-		DeleteFunc: func(obj any) { drop(obj, v.DeleteRule) },
-	})
-	if err != nil {
+	if err := subscribe(v, rules, v.SetRule, v.DeleteRule); err != nil {
 		return fmt.Errorf("add device taint rule event handler: %w", err)
 	}
 	return nil
@@ -47,45 +34,36 @@ func (v *View) Attach(slices, rules informer) error {
 // before Run. Without it no device is patched.
 func (v *View) AttachPatches(patches, classes informer) error {
 	// Classes first: a patch that waits for its class is looked at twice.
-	err := v.subscribe(classes, toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { take(obj, v.SetClass) },
-		UpdateFunc: func(_, obj any) { take(obj, v.SetClass) },
-		DeleteFunc: func(obj any) { drop(obj, v.DeleteClass) },
-	})
-	if err != nil {
+	if err := subscribe(v, classes, v.SetClass, v.DeleteClass); err != nil {
 		return fmt.Errorf("add device class event handler: %w", err)
 	}
-	err = v.subscribe(patches, toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { take(obj, v.SetPatch) },
-		UpdateFunc: func(_, obj any) { take(obj, v.SetPatch) },
-		DeleteFunc: func(obj any) { drop(obj, v.DeletePatch) },
-	})
-	if err != nil {
+	if err := subscribe(v, patches, v.SetPatch, v.DeletePatch); err != nil {
 		return fmt.Errorf("add resource slice patch event handler: %w", err)
 	}
 	return nil
 }
 
-func (v *View) subscribe(informer informer, handler toolscache.ResourceEventHandler) error {
-	registration, err := informer.AddEventHandler(handler)
+// subscribe has set called with the objects of an informer, and remove with the names of those
+// that are gone: of an object whose deletion was missed, the informer may know nothing else (K06).
+func subscribe[T any](v *View, from informer, set func(*T), remove func(name string)) error {
+	take := func(obj any) {
+		if typed, ok := obj.(*T); ok {
+			set(typed)
+		}
+	}
+	registration, err := from.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    take,
+		UpdateFunc: func(_, obj any) { take(obj) },
+		DeleteFunc: func(obj any) {
+			// All kinds are cluster-scoped, so that the key is the name.
+			if name, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+				remove(name)
+			}
+		},
+	})
 	if err != nil {
 		return err
 	}
-	v.inputs = append(v.inputs, input{informer: informer, registration: registration})
+	v.inputs = append(v.inputs, input{informer: from, registration: registration})
 	return nil
-}
-
-func take[T resourcev1.ResourceSlice | resourcev1.DeviceTaintRule | resourcev1.DeviceClass | v1alpha1.ResourceSlicePatch](obj any, set func(*T)) {
-	if typed, ok := obj.(*T); ok {
-		set(typed)
-	}
-}
-
-// drop deletes by name alone: of an object whose deletion was missed, the informer
-// may know nothing else (K06).
-func drop(obj any, remove func(name string)) {
-	// All kinds are cluster-scoped, so that the key is the name.
-	if name, err := toolscache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
-		remove(name)
-	}
 }

@@ -2,10 +2,12 @@ package sliceview
 
 import (
 	"iter"
+	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
+	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 // searched is up to how many slices of a pool are searched for a device. Only
@@ -40,7 +42,7 @@ type pool struct {
 // index finds slices by name and by what a selector asks for.
 type index struct {
 	byName  map[string]*entry
-	drivers map[string]map[string]*pool
+	drivers device.Pools[*pool]
 }
 
 // set takes in a slice and reports whether its name is new.
@@ -86,81 +88,36 @@ func (x *index) remove(name string) bool {
 }
 
 func (x *index) join(e *entry) {
-	pools := x.drivers[e.raw.Spec.Driver]
-	if pools == nil {
-		pools = map[string]*pool{}
-		x.drivers[e.raw.Spec.Driver] = pools
-	}
-	p := pools[e.raw.Spec.Pool.Name]
-	if p == nil {
+	spec := &e.raw.Spec
+	p, found := x.drivers[spec.Driver][spec.Pool.Name]
+	if !found {
 		p = &pool{}
-		pools[e.raw.Spec.Pool.Name] = p
+		x.drivers.Set(spec.Driver, spec.Pool.Name, p)
 	}
 	p.add(e)
 }
 
 func (x *index) leave(e *entry) {
 	e.pool.drop(e)
-	if len(e.pool.entries) > 0 {
-		return
-	}
-	pools := x.drivers[e.raw.Spec.Driver]
-	delete(pools, e.raw.Spec.Pool.Name)
-	if len(pools) == 0 {
-		delete(x.drivers, e.raw.Spec.Driver)
+	if len(e.pool.entries) == 0 {
+		x.drivers.Delete(e.raw.Spec.Driver, e.raw.Spec.Pool.Name)
 	}
 }
 
 // selected yields the slices of which a selector may select a device.
 func (x *index) selected(selector selector) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
-		for p := range x.pools(selector) {
-			if !p.selected(selector, yield) {
-				return
+		for _, p := range x.drivers.Selected(selector) {
+			for _, e := range p.selected(selector) {
+				if !yield(e) {
+					return
+				}
 			}
 		}
 	}
-}
-
-// pools yields the pools that a selector is about.
-func (x *index) pools(selector selector) iter.Seq[*pool] {
-	driver, oneDriver := selector.Driver()
-	name, onePool := selector.Pool()
-	return func(yield func(*pool) bool) {
-		if oneDriver {
-			yieldPools(x.drivers[driver], name, onePool, yield)
-			return
-		}
-		for _, pools := range x.drivers {
-			if !yieldPools(pools, name, onePool, yield) {
-				return
-			}
-		}
-	}
-}
-
-func yieldPools(pools map[string]*pool, name string, one bool, yield func(*pool) bool) bool {
-	if one {
-		p, found := pools[name]
-		return !found || yield(p)
-	}
-	for _, p := range pools {
-		if !yield(p) {
-			return false
-		}
-	}
-	return true
 }
 
 // sameDevices reports whether two slices name the same devices in the same order.
 func sameDevices(a, b *resourcev1.ResourceSlice) bool {
-	if len(a.Spec.Devices) != len(b.Spec.Devices) {
-		return false
-	}
-	for i := range a.Spec.Devices {
-		if a.Spec.Devices[i].Name != b.Spec.Devices[i].Name {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a.Spec.Devices, b.Spec.Devices, func(a, b resourcev1.Device) bool { return a.Name == b.Name })
 }

@@ -20,19 +20,24 @@ func (r *rules) merge(slice *resourcev1.ResourceSlice) *resourcev1.ResourceSlice
 	}
 	merged := slice
 	for i := range slice.Spec.Devices {
-		var named []patch
-		if naming {
-			named = r.index.Named(device.ID{Driver: slice.Spec.Driver, Pool: slice.Spec.Pool.Name, Name: slice.Spec.Devices[i].Name})
+		of := pool
+		if id := idAt(slice, i); naming && len(r.index.Named(id)) > 0 {
+			of = list{patches: r.index.Match(id)}
 		}
-		if len(pool.patches)+len(named) == 0 {
+		if len(of.patches) == 0 {
 			continue
 		}
 		if merged == slice {
 			merged = withOwnDevices(slice)
 		}
-		merged.Spec.Devices[i].Taints = taints(slice.Spec.Devices[i].Taints, pool, named)
+		merged.Spec.Devices[i].Taints = of.behind(slice.Spec.Devices[i].Taints)
 	}
 	return merged
+}
+
+// idAt returns the ID of the device at a position of a slice.
+func idAt(slice *resourcev1.ResourceSlice, at int) device.ID {
+	return device.ID{Driver: slice.Spec.Driver, Pool: slice.Spec.Pool.Name, Name: slice.Spec.Devices[at].Name}
 }
 
 // withOwnDevices returns a copy with a list of devices of its own, which shares
@@ -43,23 +48,14 @@ func withOwnDevices(slice *resourcev1.ResourceSlice) *resourcev1.ResourceSlice {
 	return &merged
 }
 
-// taints returns a device's own taints and those of the rules, by name of the
-// rule.
-func taints(own []resourcev1.DeviceTaint, pool list, named []patch) []resourcev1.DeviceTaint {
-	if len(own)+len(named) == 0 {
-		return pool.taints
+// behind returns a device's own taints and those of the list.
+func (l list) behind(own []resourcev1.DeviceTaint) []resourcev1.DeviceTaint {
+	if len(own) == 0 && l.taints != nil {
+		return l.taints
 	}
-	all := make([]resourcev1.DeviceTaint, 0, len(own)+len(pool.patches)+len(named))
+	all := make([]resourcev1.DeviceTaint, 0, len(own)+len(l.patches))
 	all = append(all, own...)
-	rest := pool.patches
-	for _, p := range named {
-		for len(rest) > 0 && rest[0].Name < p.Name {
-			all = append(all, *rest[0].Value)
-			rest = rest[1:]
-		}
-		all = append(all, *p.Value)
-	}
-	for _, p := range rest {
+	for _, p := range l.patches {
 		all = append(all, *p.Value)
 	}
 	return all

@@ -6,7 +6,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
-	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 // limit is a device that keeps the attributes and the capacity that it published.
@@ -114,9 +113,8 @@ func (m *meant) named(at int) []*slicePatch {
 	if !m.naming {
 		return nil
 	}
-	spec := &m.e.raw.Spec
 	var list []*slicePatch
-	for _, entry := range m.p.index.Named(device.ID{Driver: spec.Driver, Pool: spec.Pool.Name, Name: spec.Devices[at].Name}) {
+	for _, entry := range m.p.index.Named(idAt(m.e.raw, at)) {
 		if m.e.verdict(entry.Value).holds(at) {
 			list = append(list, entry.Value)
 		}

@@ -53,8 +53,6 @@ type patches struct {
 	index   device.Index[*slicePatch]
 	lists   map[scope]*scoped
 	classes map[string]class
-	// inClass has the patches in force that ask for a class, by the names of both.
-	inClass map[string]map[string]*slicePatch
 	// taintsOnly says that attributes and capacity of patches are left out.
 	taintsOnly bool
 }
@@ -70,7 +68,7 @@ type scoped struct {
 func newPatches() patches {
 	return patches{
 		byName: map[string]*slicePatch{}, uids: map[types.UID]string{}, lists: map[scope]*scoped{},
-		classes: map[string]class{}, inClass: map[string]map[string]*slicePatch{},
+		classes: map[string]class{},
 	}
 }
 
@@ -125,12 +123,6 @@ func (p *patches) set(next *slicePatch) {
 	p.uids[next.object.UID] = name
 	p.index.Set(next.selector, name, next)
 	clear(p.lists)
-	if class := next.patch.Filter.Class; class != "" {
-		if p.inClass[class] == nil {
-			p.inClass[class] = map[string]*slicePatch{}
-		}
-		p.inClass[class][name] = next
-	}
 }
 
 func (p *patches) remove(name string) {
@@ -147,11 +139,6 @@ func (p *patches) remove(name string) {
 	}
 	p.index.Delete(was.selector, name)
 	clear(p.lists)
-	class := was.patch.Filter.Class
-	delete(p.inClass[class], name)
-	if len(p.inClass[class]) == 0 {
-		delete(p.inClass, class)
-	}
 }
 
 // inForce reports whether the patch with that UID is known and valid.

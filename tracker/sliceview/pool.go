@@ -2,6 +2,8 @@ package sliceview
 
 import (
 	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
 )
 
 func (p *pool) add(e *entry) {
@@ -29,41 +31,32 @@ func (p *pool) drop(e *entry) {
 	p.entries = p.entries[:last]
 }
 
-// selected yields the slices of the pool with a device of the name that a selector
-// asks for, or all of them.
-func (p *pool) selected(selector selector, yield func(*entry) bool) bool {
+// selected returns the slices of the pool with a device of the name that a selector
+// asks for, or all of them. It must not be written to.
+func (p *pool) selected(selector selector) []*entry {
 	name, named := selector.Name()
-	switch {
-	case !named:
-		return yieldAll(p.entries, yield)
-	case p.devices == nil:
-		for _, e := range p.entries {
-			if e.has(name) && !yield(e) {
-				return false
+	if !named {
+		return p.entries
+	}
+	var found []*entry
+	if p.devices == nil {
+		for i, e := range p.entries {
+			switch {
+			case !e.has(name):
+			case found == nil:
+				found = p.entries[i : i+1 : i+1] // Mostly it is the only one.
+			default:
+				found = append(found, e)
 			}
 		}
-		return true
+	} else if first, ok := p.devices[name]; ok {
+		found = append(append(found, first), p.others[name]...)
 	}
-	first, found := p.devices[name]
-	return !found || yield(first) && yieldAll(p.others[name], yield)
-}
-
-func yieldAll(entries []*entry, yield func(*entry) bool) bool {
-	for _, e := range entries {
-		if !yield(e) {
-			return false
-		}
-	}
-	return true
+	return found
 }
 
 func (e *entry) has(name string) bool {
-	for i := range e.raw.Spec.Devices {
-		if e.raw.Spec.Devices[i].Name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.raw.Spec.Devices, func(d resourcev1.Device) bool { return d.Name == name })
 }
 
 func (p *pool) addDevices(e *entry) {

@@ -59,17 +59,16 @@ func (v *View) Report(patch string, naming int) (Report, bool) {
 // generation. The lock is held.
 func (v *View) newest(selector selector) []*entry {
 	var entries []*entry
-	for p := range v.slices.pools(selector) {
+	for _, p := range v.slices.drivers.Selected(selector) {
 		last := int64(math.MinInt64)
 		for _, e := range p.entries {
 			last = max(last, e.raw.Spec.Pool.Generation)
 		}
-		p.selected(selector, func(e *entry) bool {
+		for _, e := range p.selected(selector) {
 			if e.raw.Spec.Pool.Generation == last {
 				entries = append(entries, e)
 			}
-			return true
-		})
+		}
 	}
 	return entries
 }
@@ -85,19 +84,19 @@ func (v *View) count(e *entry, patch string, t *tally) {
 	v.patch(e)
 	verdict := e.verdict(p)
 	for i := range e.raw.Spec.Devices {
-		id := device.ID{Driver: e.raw.Spec.Driver, Pool: e.raw.Spec.Pool.Name, Name: e.raw.Spec.Devices[i].Name}
+		id := idAt(e.raw, i)
 		switch {
 		case !p.selector.Matches(id):
 		case verdict.holds(i):
 			t.Matched++
 			t.FirstMatched = append(t.FirstMatched, id)
-		case verdict.failed.has(i):
+		case verdict.failed.Bit(i) == 1:
 			t.Failed++
 			t.FirstFailed = append(t.FirstFailed, Problem{Device: id, Message: verdict.problem})
 		}
 	}
 	for _, l := range e.limits {
-		id := device.ID{Driver: e.raw.Spec.Driver, Pool: e.raw.Spec.Pool.Name, Name: e.raw.Spec.Devices[l.at].Name}
+		id := idAt(e.raw, l.at)
 		if p.patch.Changes() && p.selector.Matches(id) && verdict.holds(l.at) {
 			t.Limited++
 			t.FirstLimited = append(t.FirstLimited, Problem{Device: id, Message: l.problem})
@@ -118,9 +117,9 @@ type tally struct {
 
 // cut leaves no more names than are asked for.
 func (t *tally) cut() {
-	slices.SortFunc(t.FirstMatched, compareIDs)
+	slices.SortFunc(t.FirstMatched, device.Compare)
 	byDevice := func(a, b Problem) int {
-		return cmp.Or(compareIDs(a.Device, b.Device), cmp.Compare(a.Message, b.Message))
+		return cmp.Or(device.Compare(a.Device, b.Device), cmp.Compare(a.Message, b.Message))
 	}
 	slices.SortFunc(t.FirstFailed, byDevice)
 	slices.SortFunc(t.FirstLimited, byDevice)
@@ -130,7 +129,3 @@ func (t *tally) cut() {
 }
 
 func first[T any](list []T, n int) []T { return list[:min(n, len(list))] }
-
-func compareIDs(a, b device.ID) int {
-	return cmp.Or(cmp.Compare(a.Driver, b.Driver), cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Name, b.Name))
-}

@@ -58,7 +58,7 @@ type rules struct {
 type list struct {
 	patches []patch
 	// taints are those of the patches, to be shared by all devices that have no
-	// others.
+	// others; nil for a list of one device.
 	taints []resourcev1.DeviceTaint
 }
 
@@ -114,10 +114,7 @@ func (r *rules) inPool(driver, pool string) list {
 		return l
 	}
 	l := list{patches: r.index.Scoped(scope)}
-	l.taints = make([]resourcev1.DeviceTaint, 0, len(l.patches))
-	for _, p := range l.patches {
-		l.taints = append(l.taints, *p.Value)
-	}
+	l.taints = l.behind(nil)
 	r.lists[scope] = l
 	return l
 }

@@ -44,10 +44,10 @@ func (v *View) Would(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([
 		//nolint:contextcheck // What is asked here ends by its cost.
 		compiled.Filter.Ask(class, slicepatch.See(&slice.Spec), compiled.Filter.Names.Device, func(at int, yes bool, _ error) {
 			if yes { // One on which an expression fails is left alone.
-				ids = append(ids, device.ID{Driver: slice.Spec.Driver, Pool: slice.Spec.Pool.Name, Name: slice.Spec.Devices[at].Name})
+				ids = append(ids, idAt(slice, at))
 			}
 		})
 	}
-	slices.SortFunc(ids, compareIDs)
+	slices.SortFunc(ids, device.Compare)
 	return slices.Compact(ids), nil
 }

@@ -1,6 +1,7 @@
 package sliceview
 
 import (
+	"math/big"
 	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
@@ -11,7 +12,8 @@ import (
 // verdict is the answer to a question for the devices of a slice, by their position. It
 // does not change, and slices that are alike share it. A nil one says yes to all.
 type verdict struct {
-	yes, failed set
+	// yes and failed have the bit of each device for which the answer is yes, or fails.
+	yes, failed big.Int
 	// problem is why the question failed on the first device by name for which it did.
 	problem string
 }
@@ -19,24 +21,7 @@ type verdict struct {
 // never says no to all.
 var never = &verdict{}
 
-func (v *verdict) holds(at int) bool { return v == nil || v.yes.has(at) }
-
-// set is a set of positions.
-type set []uint64
-
-const word = 64 // bits
-
-func (s set) has(at int) bool {
-	return at/word < len(s) && s[at/word]&(1<<(at%word)) != 0
-}
-
-func (s set) with(at int) set {
-	for at/word >= len(s) {
-		s = append(s, 0)
-	}
-	s[at/word] |= 1 << (at % word)
-	return s
-}
+func (v *verdict) holds(at int) bool { return v == nil || v.yes.Bit(at) == 1 }
 
 // verdict returns which devices of the slice a patch is meant for, of those that it may
 // select by their names. It is found out once, and kept until the slice or the question
@@ -71,30 +56,30 @@ func (e *entry) see() *slicepatch.Devices {
 
 // ask asks about the devices that are selected by name.
 func (q *question) ask(devices *slicepatch.Devices) *verdict {
-	v := verdict{}
+	v := &verdict{}
 	q.filter.Ask(q.class, devices, q.filter.Names.Device, func(at int, yes bool, err error) {
 		switch {
 		case yes:
-			v.yes = v.yes.with(at)
+			v.yes.SetBit(&v.yes, at, 1)
 		case err != nil:
-			if v.failed == nil {
+			if v.failed.Sign() == 0 {
 				v.problem = err.Error()
 			}
-			v.failed = v.failed.with(at)
+			v.failed.SetBit(&v.failed, at, 1)
 		}
 	})
-	if v.yes == nil && v.failed == nil {
+	if v.yes.Sign() == 0 && v.failed.Sign() == 0 {
 		return never
 	}
 	if last := q.last.Load(); last != nil && v.same(last) {
 		return last
 	}
-	q.last.Store(&v)
-	return &v
+	q.last.Store(v)
+	return v
 }
 
 func (v *verdict) same(other *verdict) bool {
-	return slices.Equal(v.yes, other.yes) && slices.Equal(v.failed, other.failed) && v.problem == other.problem
+	return v.yes.Cmp(&other.yes) == 0 && v.failed.Cmp(&other.failed) == 0 && v.problem == other.problem
 }
 
 // forget drops the answers to a question that will not be asked again.
@@ -107,13 +92,6 @@ func (e *entry) forget(q *question) {
 
 // sameAnswers reports whether what was answered for one slice holds for the other.
 func sameAnswers(a, b *resourcev1.ResourceSlice) bool {
-	if a.Spec.Driver != b.Spec.Driver || a.Spec.Pool.Name != b.Spec.Pool.Name || len(a.Spec.Devices) != len(b.Spec.Devices) {
-		return false
-	}
-	for i := range a.Spec.Devices {
-		if !slicepatch.SameToFilters(&a.Spec.Devices[i], &b.Spec.Devices[i]) {
-			return false
-		}
-	}
-	return true
+	return a.Spec.Driver == b.Spec.Driver && a.Spec.Pool.Name == b.Spec.Pool.Name &&
+		slices.EqualFunc(a.Spec.Devices, b.Spec.Devices, func(a, b resourcev1.Device) bool { return slicepatch.SameToFilters(&a, &b) })
 }

@@ -8,6 +8,8 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 // View is the merged view of ResourceSlices. It is goroutine-safe.
@@ -37,7 +39,7 @@ func New() *View {
 	return &View{
 		synced:  make(chan struct{}),
 		patches: newPatches(),
-		slices:  index{byName: map[string]*entry{}, drivers: map[string]map[string]*pool{}},
+		slices:  index{byName: map[string]*entry{}, drivers: device.Pools[*pool]{}},
 		rules:   rules{byName: map[string]rule{}, writtenFor: map[types.UID]map[string]struct{}{}, lists: map[scope]list{}},
 	}
 }

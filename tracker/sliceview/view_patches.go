@@ -75,7 +75,10 @@ func (v *View) changeClass(name string, set *resourcev1.DeviceClass) {
 	if !v.patches.setClass(name, set) {
 		return
 	}
-	for _, was := range slices.Collect(maps.Values(v.patches.inClass[name])) {
+	for _, was := range slices.Collect(maps.Values(v.patches.byName)) {
+		if was.patch == nil || was.patch.Filter.Class != name {
+			continue
+		}
 		next := *was
 		next.question = v.patches.question(was.patch)
 		v.patches.set(&next)
