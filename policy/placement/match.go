@@ -150,10 +150,18 @@ type matcher struct {
 	missing *MissingClaimError
 }
 
-// candidates returns the policies that may be for the subject, ascending.
+// candidates returns the policies that may be for the subject, ascending. The list is not to be changed.
 func (a *matcher) candidates(ctx context.Context, x *index) ([]int, error) {
-	s, positions := a.subject, slices.Clone(x.loose)
-	add := func(of part, key, value string) { positions = append(positions, x.by[criterion{of, key, value}]...) }
+	s, positions, lists := a.subject, slices.Clip(x.loose), 1
+	add := func(of part, key, value string) {
+		switch more := x.by[criterion{of, key, value}]; {
+		case len(more) == 0:
+		case len(positions) == 0:
+			positions = slices.Clip(more) // The list of the index itself: it is not written to.
+		default:
+			positions, lists = append(positions, more...), lists+1
+		}
+	}
 	add(ofNamespace, "", s.Namespace)
 	for key, value := range s.NamespaceLabels {
 		add(ofNamespaceLabel, key, value)
@@ -180,12 +188,15 @@ func (a *matcher) candidates(ctx context.Context, x *index) ([]int, error) {
 		}
 		for c, all := range x.by {
 			if a.missing != nil && c.of == ofClass {
-				positions = append(positions, all...)
+				positions, lists = append(positions, all...), lists+1
 			}
 		}
 	}
-	slices.Sort(positions)
-	return slices.Compact(positions), nil
+	if lists > 1 {
+		slices.Sort(positions)
+		positions = slices.Compact(positions)
+	}
+	return positions, nil
 }
 
 func (a *matcher) resourceNames() ([]string, error) {
