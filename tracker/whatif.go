@@ -12,7 +12,8 @@ type Change struct {
 }
 
 // IfNodeWas returns what would change if a node that stands as old were written, by pod. Like
-// the methods below, it changes nothing and costs what such a write would. The API server knows that better than a watch, which may be a moment behind.
+// the methods below, it changes nothing and costs what such a write would. The API server knows the
+// stored node better than a watch, which may be behind.
 func (t *Tracker) IfNodeWas(old, node Node, now time.Time) []Change {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
