@@ -14,7 +14,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// emptyState returns a state whose rules all exist and nobody listens to.
+// emptyState returns a state without evictions. All of its rules exist, and no listener is called.
 func emptyState() *state {
 	return newState(func([]tracker.Source) {}, func(tracker.Source) bool { return true }, func() time.Time { return time.Time{} })
 }
