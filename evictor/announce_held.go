@@ -23,9 +23,9 @@ const (
 func EventReasonsHeldUp() []string { return []string{nodePhrases.heldUp, devicePhrases.heldUp} }
 
 // flushHeld reports holds that have begun or ended, by one event for each group of pods.
-func (a *announcer) flushHeld(b *state, uidOf func(tracker.Source) types.UID) {
+func (a *announcer) flushHeld(s *state, uidOf func(tracker.Source) types.UID) {
 	now := a.clock.Now()
-	begun, over := b.groupChanges(func() bool { return a.holds.AllowN(now, 1) })
+	begun, over := s.groupChanges(func() bool { return a.holds.AllowN(now, 1) })
 	for i := range begun {
 		a.held(&begun[i], uidOf, corev1.EventTypeWarning, EventHeld, heldMessage(&begun[i]))
 	}

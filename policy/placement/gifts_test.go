@@ -64,6 +64,24 @@ func TestGiftsSayWhatAPodHasFromPolicies(t *testing.T) {
 	})
 }
 
+func TestAGiftNamesThePoliciesThatRequireItAndNoOthers(t *testing.T) {
+	t.Parallel()
+	matching := matchPod(t,
+		steers("pool-a", "pool", "a"), steers("pool-b", "pool", "b"), steers("zone", "zone", "z"), steers("zone-too", "zone", "y"),
+		requires("not-v1", requirement("zone", corev1.NodeSelectorOpNotIn, "v1")),
+		requires("not-v1-too", requirement("zone", corev1.NodeSelectorOpNotIn, "v1")),
+		requires("not-v2", requirement("zone", corev1.NodeSelectorOpNotIn, "v2")))
+	authors := map[string][]string{}
+	for _, gift := range matching.Gifts(Pod{Spec: &corev1.PodSpec{}}) {
+		authors[gift.Value] = gift.Policies
+	}
+	for value, want := range map[string][]string{
+		"pool in [a, b]": {"pool-a", "pool-b"}, "zone in [y, z]": {"zone", "zone-too"}, "zone not in [v1]": {"not-v1", "not-v1-too"}, "zone not in [v2]": {"not-v2"},
+	} {
+		require.Equal(t, want, authors[value], "%s of %v", value, authors)
+	}
+}
+
 func TestClaimGiftsSayWhatRequestsHaveFromPolicies(t *testing.T) {
 	t.Parallel()
 	degraded := resourcev1.DeviceToleration{Key: "gpu/degraded", Operator: resourcev1.DeviceTolerationOpExists, Effect: resourcev1.DeviceTaintEffectNoSchedule}

@@ -25,7 +25,8 @@ func (m Matching) JudgePod(pod Pod) []policy.Finding {
 }
 
 func (m Matching) judgePod(pod Pod, to *report) {
-	s, lacks := m.steering(pod), m.GivePod(pod)
+	s := m.steering(pod)
+	lacks := m.give(pod, s)
 	s.contradictions(to)
 	m.missingGates(pod, &lacks, to)
 	// From here on nothing refuses.

@@ -74,16 +74,21 @@ func (a *PodAdditions) Empty() bool {
 // GivePod returns the additions of the policies to a pod. A pod that has them is given
 // nothing more.
 func (m Matching) GivePod(pod Pod) PodAdditions {
-	var additions PodAdditions
 	if len(m.policies)+len(m.gating) == 0 {
-		return additions
+		return PodAdditions{}
 	}
+	return m.give(pod, m.steering(pod))
+}
+
+// give returns the additions to a pod whose steering is known.
+func (m Matching) give(pod Pod, s *steering) PodAdditions {
+	var additions PodAdditions
 	m.giveTolerations(pod.Spec, &additions)
 	if pod.Spec.NodeName == "" {
 		// A pod that is put on a node by name may not have gates (SD-01).
 		m.giveGates(pod.Spec, &additions)
 	}
-	m.steering(pod).steer(&additions)
+	s.steer(&additions)
 	m.giveSpread(pod.Spec, &additions)
 	return additions
 }
