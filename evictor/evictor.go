@@ -2,7 +2,6 @@ package evictor
 
 import (
 	"cmp"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/evictor/confirm"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/ratelimit"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
@@ -55,8 +55,7 @@ type Requests struct {
 	// Carriers reads ResourceSlices and DeviceTaintRules from the API server, the latter in the
 	// served version; nil if taints of devices do not evict.
 	Carriers confirm.Carriers
-	// Workers is the number of workers for pods that use claims, and the number for all other
-	// pods.
+	// Workers is the number of pods that are processed concurrently.
 	Workers int
 	// MaxAge is the maximum age of the last read of the object that carries a taint when a pod
 	// is evicted because of it; DefaultMaxAge when zero.
@@ -145,11 +144,8 @@ type Evictor struct {
 	// overdueCounted is the time of the last count of overdue pods. Only housekeep uses it.
 	overdueCounted time.Time
 
-	queues queues
-	// starting is done when all queues have started.
-	starting sync.WaitGroup
-	// busy has the pods that workers are processing.
-	busy sync.Map
+	pods  *controller.Controller[tracker.Key]
+	nodes *controller.Controller[string]
 	// running is true while the evictor leads.
 	running atomic.Bool
 }
@@ -164,7 +160,7 @@ func New(options Options) *Evictor {
 		effector: requests, requests: requests,
 		announce:   newAnnouncer(options.Recorder, options.DeviceRecorder, options.Metrics, options.Local),
 		odd:        oddTimes{reported: map[tracker.Source][]tracker.Taint{}},
-		throttle:   newThrottle(2*options.Workers, options.Local),
+		throttle:   newThrottle(options.Workers, options.Local),
 		fit:        &modeCheck{mode: options.Mode},
 		rates:      ratelimit.NewQueue(),
 		disruption: &checks.NodeDisruption{},
@@ -183,6 +179,6 @@ func New(options Options) *Evictor {
 		Tracker: options.Tracker, Nodes: options.Client.CoreV1(), Carriers: options.Carriers, Clock: options.Clock, Local: options.Local,
 		MaxAge: options.MaxAge, AttemptTimeout: options.AttemptTimeout,
 	})
-	e.queues = e.newQueues()
+	e.newQueues()
 	return e
 }

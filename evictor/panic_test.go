@@ -68,15 +68,15 @@ func TestAPanicOfALoopDoesNotEndIt(t *testing.T) {
 			w.setPod(newPod("a", "n"))
 			w.setPod(newPod("b", "n"))
 			w.leaves(podA)
-			plain := w.evictor.queues.plain
+			pods := w.evictor.pods
 			use := func(queue *controller.Controller[tracker.Key]) {
 				w.evictor.state.mu.Lock() // The loop takes it before it reads the queue.
 				defer w.evictor.state.mu.Unlock()
-				w.evictor.queues.plain = queue
+				w.evictor.pods = queue
 			}
 			use(nil) // The call of the next pod panics.
 			w.pass(2 * time.Second)
-			use(plain)
+			use(pods)
 			w.pass(time.Minute)
 			w.leaves(podB)
 			for i := range 5 {

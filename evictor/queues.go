@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
@@ -22,71 +23,37 @@ const (
 	// are times of the API server, but sleeps are measured by this machine. If the clocks diverge,
 	// because one was set or the machine was suspended, a pod leaves late by at most this.
 	longestSleep = time.Minute
-	// busyPause is the wait of a pod that another worker is processing.
-	busyPause = 100 * time.Millisecond
 )
 
-// The name labels of the workqueue metrics: those of Kubernetes' two controllers
-// (DE-59).
+// The name labels of the workqueue metrics. The queue of pods has the name of Kubernetes'
+// controller for devices (DE-59), because that for nodes names no queue.
 const (
-	nodeQueue   = "taint-eviction-controller"
-	deviceQueue = "device-taint-eviction-controller"
-	stampQueue  = "taint-eviction-controller-stamp"
+	podQueue   = "device-taint-eviction-controller"
+	stampQueue = "tollgate-stamp"
 )
 
-// queues wake the workers. Decisions do not depend on them: each pod is decided about again when
-// it is woken. Pods that use claims have their own queue, so that the metrics of both queues mean
-// what they mean in Kubernetes (DE-59), and neither delays the other.
-type queues struct {
-	plain, claiming *controller.Controller[tracker.Key]
-	// nodes has the nodes with taints without a time.
-	nodes *controller.Controller[string]
-}
-
-func (e *Evictor) newQueues() queues {
+// newQueues makes the queues, which only wake the workers: each pod is decided about again when it
+// is woken. nodes has the nodes with taints without a time.
+func (e *Evictor) newQueues() {
 	base := controller.Base{Local: e.local, Leads: e.options.Leads}
-	pods := func(name string, claiming bool) *controller.Controller[tracker.Key] {
-		return controller.New(base, controller.Options[tracker.Key]{
-			Name: name, Workers: e.options.Workers, RetryBase: retryBase, Started: e.starting.Done,
-			Reconcile: func(ctx context.Context, key tracker.Key) (time.Duration, error) { return e.step(ctx, key, claiming) },
-		})
-	}
-	q := queues{plain: pods(nodeQueue, false), claiming: pods(deviceQueue, true)}
-	base.Timeout = e.options.AttemptTimeout
-	q.nodes = controller.New(base, controller.Options[string]{
-		Name: stampQueue, RetryBase: retryBase, Started: e.starting.Done, Reconcile: e.stampStep,
+	e.pods = controller.New(base, controller.Options[tracker.Key]{
+		Name: podQueue, Workers: e.options.Workers, RetryBase: retryBase, Started: e.queuePods, Reconcile: e.step,
 	})
-	return q
+	base.Timeout = e.options.AttemptTimeout
+	e.nodes = controller.New(base, controller.Options[string]{
+		Name: stampQueue, RetryBase: retryBase, Started: e.queueObjects, Reconcile: e.stampStep,
+	})
 }
 
-// of returns the queue for pods that use claims, or for all other pods.
-func (q *queues) of(claiming bool) *controller.Controller[tracker.Key] {
-	if claiming {
-		return q.claiming
-	}
-	return q.plain
-}
-
-// step processes one pod of a queue. It returns after how long to process the pod again, zero for
-// never, or an error that does the same.
-//
-// A pod whose claims became known while it waited moves to the other queue. A queue gives a pod to
-// one worker at a time, but a pod that moves could be given to a second one, so busy guards it.
-func (e *Evictor) step(ctx context.Context, key tracker.Key, claiming bool) (time.Duration, error) {
-	if e.tracker.UsesClaims(key) != claiming {
-		e.queues.of(!claiming).Add(key)
-		return 0, nil
-	}
-	if _, busy := e.busy.LoadOrStore(key, struct{}{}); busy {
-		return busyPause, nil
-	}
-	defer e.busy.Delete(key)
+// step processes one pod. It returns after how long to process the pod again, zero for never, or an
+// error that does the same.
+func (e *Evictor) step(ctx context.Context, key tracker.Key) (time.Duration, error) {
 	defer e.firstPass.done(key)
 	woken := e.woken.Load()
 	wait, err := e.process(ctx, key)
 	switch {
 	case err != nil:
-		return 0, backoff(e.queues.of(claiming), key, err)
+		return 0, backoff(e.pods, key, err)
 	case wait > 0 && woken != e.woken.Load():
 		// Held pods may have been woken before this one was recorded as held.
 		return time.Millisecond, nil
@@ -102,4 +69,72 @@ func backoff[K comparable](queue *controller.Controller[K], key K, cause error) 
 		wait = min(wait, conflictMax)
 	}
 	return controller.DelayError(wait)
+}
+
+// queuePods queues all pods that a taint concerns.
+func (e *Evictor) queuePods() {
+	exposed := e.tracker.Exposed()
+	e.firstPass.begin(exposed)
+	e.PodsChanged(exposed)
+}
+
+// queueObjects processes all tracked nodes and rules, and those with state from an earlier lease,
+// which is removed if they do not exist any more.
+func (e *Evictor) queueObjects() {
+	rules := append(names(e.state.counted(), tracker.SourceRule), e.tracker.Rules()...)
+	nodes := e.tracker.Tainted()
+	for _, object := range e.odd.objects() {
+		if object.Kind == tracker.SourceNode {
+			nodes = append(nodes, object.Name)
+		} else {
+			rules = append(rules, object.Name)
+		}
+	}
+	for _, name := range nodes {
+		e.NodeChanged(name)
+	}
+	for _, name := range rules {
+		e.RuleChanged(name)
+	}
+}
+
+// PodsChanged queues pods whose deadline may have changed. It does not block, and does nothing
+// while the evictor does not run: Start queues all pods.
+func (e *Evictor) PodsChanged(keys []tracker.Key) { e.pods.Add(keys...) }
+
+// podsCalled queues pods that the rate limiter calls.
+func (e *Evictor) podsCalled(keys []tracker.Key) {
+	e.state.called(keys)
+	e.PodsChanged(keys)
+}
+
+// NodeChanged processes a node whose taints may have changed: it reports odd times, and queues the
+// node if a taint has no time. It does not block, and does nothing while the evictor does not run.
+func (e *Evictor) NodeChanged(name string) {
+	if !e.running.Load() {
+		return
+	}
+	uid, taints := e.tracker.Taints(name)
+	e.checkTimes(tracker.Source{Kind: tracker.SourceNode, Name: name}, uid, taints)
+	if lackTime(taints) && e.options.Mode != ModeObserve {
+		e.nodes.Add(name)
+	}
+}
+
+// RuleChanged processes a DeviceTaintRule whose taint may have changed: it reports odd times, and
+// removes the count of a deleted rule. It does not block, and does nothing while the evictor does
+// not run.
+func (e *Evictor) RuleChanged(name string) {
+	if !e.running.Load() {
+		return
+	}
+	e.state.forgetGone(name)
+	source, taints := tracker.Source{Kind: tracker.SourceRule, Name: name}, []tracker.Taint(nil)
+	if taint, ok := e.tracker.RuleTaint(name); ok {
+		source = taint.Source
+		if taint.Effect == corev1.TaintEffectNoExecute {
+			taints = []tracker.Taint{taint}
+		}
+	}
+	e.checkTimes(source, source.UID, taints)
 }

@@ -34,8 +34,7 @@ func (e *Evictor) Start(ctx context.Context) error {
 	defer e.running.Store(false)
 
 	var running sync.WaitGroup
-	e.starting.Add(3) // The queues.
-	for _, start := range []func(context.Context) error{e.queues.plain.Start, e.queues.claiming.Start, e.queues.nodes.Start} {
+	for _, start := range []func(context.Context) error{e.pods.Start, e.nodes.Start} {
 		running.Go(func() { _ = start(ctx) }) // It returns no error.
 	}
 	loop := func(work func(context.Context)) {
@@ -46,8 +45,6 @@ func (e *Evictor) Start(ctx context.Context) error {
 	for range act.LateWorkers {
 		loop(e.requests.MarkLate)
 	}
-	e.starting.Wait()
-	e.queueAll()
 	logr.FromContextOrDiscard(ctx).Info("evictor started", "workers", e.options.Workers)
 	<-ctx.Done()
 	running.Wait()
@@ -57,30 +54,6 @@ func (e *Evictor) Start(ctx context.Context) error {
 	e.state.empty()
 	e.announce.flush(true)
 	return nil
-}
-
-// queueAll queues all tracked pods, nodes and rules, and those with state from an earlier lease,
-// which is removed if they do not exist any more.
-func (e *Evictor) queueAll() {
-	for _, object := range e.odd.objects() {
-		if object.Kind == tracker.SourceNode {
-			e.NodeChanged(object.Name)
-		} else {
-			e.RuleChanged(object.Name)
-		}
-	}
-	for _, name := range names(e.state.counted(), tracker.SourceRule) {
-		e.RuleChanged(name)
-	}
-	for _, name := range e.tracker.Tainted() {
-		e.NodeChanged(name)
-	}
-	for _, name := range e.tracker.Rules() {
-		e.RuleChanged(name)
-	}
-	exposed := e.tracker.Exposed()
-	e.firstPass.begin(exposed)
-	e.PodsChanged(exposed)
 }
 
 func (e *Evictor) waitSynced(ctx context.Context) bool {

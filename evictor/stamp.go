@@ -28,7 +28,7 @@ func lackTime(taints []tracker.Taint) bool {
 func (e *Evictor) stampStep(ctx context.Context, name string) (time.Duration, error) {
 	if err := e.stamp(ctx, name); err != nil {
 		logr.FromContextOrDiscard(ctx).V(1).Info("cannot stamp taints yet", "node", name, "reason", err.Error())
-		return 0, backoff(e.queues.nodes, name, err)
+		return 0, backoff(e.nodes, name, err)
 	}
 	return 0, nil
 }

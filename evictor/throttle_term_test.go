@@ -95,7 +95,7 @@ func TestThrottleOutlivesATerm(t *testing.T) {
 			w.pass(time.Second)
 			w.stays(podA)
 			w.leaves(podB)
-			require.InDelta(t, 2*defaultWorkers, w.evictor.throttle.full(), 0)
+			require.InDelta(t, defaultWorkers, w.evictor.throttle.full(), 0)
 			w.pass(controller.RetryMax)
 			w.leaves(podA)
 		})

@@ -32,14 +32,6 @@ func (t *Tracker) ClaimsOn(id device.ID) []ClaimName {
 	return names
 }
 
-// UsesClaims reports whether a pod that is known uses ResourceClaims.
-func (t *Tracker) UsesClaims(key Key) bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	pod := t.pods[key]
-	return pod != nil && len(pod.Claims) > 0
-}
-
 // PodsUsing returns the keys of the pods that use a device, sorted.
 func (t *Tracker) PodsUsing(id device.ID) []Key {
 	t.mu.RLock()

@@ -247,8 +247,7 @@ const (
 type EvictionConfiguration struct {
 	// Mode is Replace, Window or Observe. Defaults to Replace.
 	Mode EvictionMode `json:"mode,omitempty"`
-	// Workers is the number of concurrent evictions of pods that use ResourceClaims, and
-	// of other pods, each. Defaults to 64.
+	// Workers is the number of concurrent evictions. Defaults to 64.
 	Workers int `json:"workers,omitempty"`
 	// ComparisonOperators enables the toleration operators Lt and Gt. It must have the
 	// value of the feature gate TaintTolerationComparisonOperators in the cluster.

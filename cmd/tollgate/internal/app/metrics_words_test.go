@@ -56,9 +56,8 @@ The metrics ` + "`workqueue_*`" + ` of client-go, such as ` + "`workqueue_depth`
 
 | name | items in the queue |
 |---|---|
-| ` + "`taint-eviction-controller`" + ` | pods that use no claims, until they are due or Tollgate checks them again; the name is that of Kubernetes |
-| ` + "`device-taint-eviction-controller`" + ` | pods that use claims, likewise |
-| ` + "`taint-eviction-controller-stamp`" + ` | nodes with a taint without a time |
+| ` + "`device-taint-eviction-controller`" + ` | pods, until they are due or Tollgate checks them again; the name is that of Kubernetes |
+| ` + "`tollgate-stamp`" + ` | nodes with a taint without a time |
 | ` + "`tollgate-rule-status`" + `, ` + "`tollgate-patch-status`" + ` | rules and patches whose status Tollgate checks |
 | ` + "`tollgate-policy-status`" + `, ` + "`tollgate-evictions`" + `, ` + "`tollgate-approvals`" + ` | policies and approvals whose status Tollgate checks |
 | ` + "`tollgate-audit`" + ` | the check of all pods against TolerationPolicies |
