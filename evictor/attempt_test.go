@@ -68,7 +68,7 @@ type trippedFor string
 func (t trippedFor) Ask(_ checks.Now, of *checks.Eviction) checks.Answer {
 	for _, policy := range of.Treatment.Breakers {
 		if policy.Name == string(t) {
-			return checks.Answer{Hold: checks.NewHold(checks.BreakerTripped, policy)}
+			return trippedBy(of, policy)
 		}
 	}
 	return checks.Answer{}

@@ -103,7 +103,7 @@ func (firstBound) Ask(_ checks.Now, of *checks.Eviction) checks.Answer {
 			first = policy
 		}
 	}
-	return checks.Answer{Hold: checks.NewHold(checks.BreakerTripped, first)}
+	return trippedBy(of, first)
 }
 
 func TestJ01AnotherBreakerHoldsAPodByThen(t *testing.T) {
@@ -123,6 +123,24 @@ func TestJ01AnotherBreakerHoldsAPodByThen(t *testing.T) {
 		_, now := w.holder()
 		require.Equal(t, after, now)
 		require.Equal(t, map[types.UID]int{types.UID(after + "-policy-uid"): 1}, w.evictor.HeldByPolicy())
+	})
+}
+
+func TestJ01APodThatOneBreakerHoldsCountsForTheOthersThatBindIt(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.options.Breaker = firstBound{}.Ask
+		selected := func(spec *v1alpha1.EvictionPolicySpec) {
+			bounded(spec)
+			spec.Breaker.Scope = v1alpha1.LimitScopeSelected
+		}
+		w.setPolicy(newPolicy("p", selected), newPolicy("q", selected))
+		w.start()
+		w.setNode("n", noExecute("gpu"), noExecute("disk"))
+		w.setPod(newPod("a", "n"))
+		w.setPod(newPod("b", "n"))
+		w.pass(time.Second)
+		require.Equal(t, map[types.UID]int{"p-policy-uid": 2, "q-policy-uid": 2}, w.evictor.HeldByPolicy())
 	})
 }
 

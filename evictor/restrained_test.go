@@ -132,7 +132,7 @@ func (r *rooms) Ask(_ checks.Now, of *checks.Eviction) checks.Answer {
 	case r.wait > 0:
 		return checks.Answer{Wait: r.wait}
 	case gone >= r.room:
-		return checks.Answer{Hold: checks.NewHold(checks.BreakerTripped, policies[len(policies)-1])}
+		return trippedBy(of, policies[len(policies)-1])
 	}
 	return checks.Answer{}
 }

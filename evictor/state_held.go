@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -136,20 +137,20 @@ func (e *Evictor) Held() []Held {
 	return list
 }
 
-// HeldByPolicy returns the number of pods that the breaker of each policy holds, by the UID of
-// the policy.
+// HeldByPolicy returns the number of pods that breakers hold, by the UID of each policy whose
+// breaker binds them.
 func (e *Evictor) HeldByPolicy() map[types.UID]int {
 	s := e.state
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	counts := map[types.UID]int{}
 	for _, h := range s.held.pods {
+		breakers := sets.Set[types.UID]{}
 		for i := range h.holds {
-			reason, policy := h.holds[i].Reason, h.holds[i].Policy
-			isSame := func(before hold) bool { return before.Reason == reason && before.Policy == policy }
-			if reason == checks.BreakerTripped && !slices.ContainsFunc(h.holds[:i], isSame) {
-				counts[policy]++
-			}
+			breakers.Insert(h.holds[i].Breakers...)
+		}
+		for policy := range breakers {
+			counts[policy]++
 		}
 	}
 	return counts

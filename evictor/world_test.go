@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/evictor/checks"
+	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
@@ -55,9 +56,18 @@ type world struct {
 // allTripped is the check of breakers that hold all pods that they bound.
 func allTripped(_ checks.Now, of *checks.Eviction) checks.Answer {
 	if bound := of.Treatment.Breakers; len(bound) > 0 {
-		return checks.Answer{Hold: checks.NewHold(checks.BreakerTripped, bound[0])}
+		return trippedBy(of, bound[0])
 	}
 	return checks.Answer{}
+}
+
+// trippedBy is the answer when the breaker of one of the policies that bind a pod is tripped.
+func trippedBy(of *checks.Eviction, policy *eviction.Policy) checks.Answer {
+	hold := checks.NewHold(checks.BreakerTripped, policy)
+	for _, bound := range of.Treatment.Breakers {
+		hold.Breakers = append(hold.Breakers, bound.UID)
+	}
+	return checks.Answer{Hold: hold}
 }
 
 // inWorld runs test in a bubble of its own. Leaving it fails if a goroutine is

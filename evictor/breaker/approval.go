@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -49,10 +48,10 @@ func isListed(approvals []*v1alpha1.EvictionApproval, uid types.UID) bool {
 }
 
 // validApprovals returns the approvals that have not expired and are of a policy, or of a taint.
-func (k *Keeper) validApprovals(t *term, taint *tracker.Taint) []*v1alpha1.EvictionApproval {
-	t.mu.Lock()
-	approvals := t.approvals
-	t.mu.Unlock()
+func (k *Keeper) validApprovals(taint *tracker.Taint) []*v1alpha1.EvictionApproval {
+	k.mu.Lock()
+	approvals := k.approvals
+	k.mu.Unlock()
 	server := k.options.Clock.Now()
 	return slices.DeleteFunc(slices.Clone(approvals), func(a *v1alpha1.EvictionApproval) bool {
 		return !server.Before(ExpiryOf(a)) || a.Spec.EvictionPolicy == "" && !k.covers(a, taint, server)
@@ -70,18 +69,10 @@ func (k *Keeper) covers(a *v1alpha1.EvictionApproval, taint *tracker.Taint, serv
 	return ok && (a.Status.UsedAt == nil || !standing.Written(server).After(a.Status.UsedAt.Add(sameAppearance)))
 }
 
-// followApprovals lists the approvals until ctx is done.
-func (k *Keeper) followApprovals(ctx context.Context, t *term) {
-	for k.sleep(ctx, activePause, nil) {
-		// An error is a panic, which is logged.
-		_ = controller.Contain(ctx, "breaker", func() error { k.refreshApprovals(ctx, t); return nil })
-	}
-}
-
 // refreshApprovals lists the approvals if a breaker is tripped. If there is a new one, it has the evictor decide
 // again about the held pods.
-func (k *Keeper) refreshApprovals(ctx context.Context, t *term) {
-	tripped := t.tripped()
+func (k *Keeper) refreshApprovals(ctx context.Context) {
+	tripped := k.tripped()
 	var list v1alpha1.EvictionApprovalList
 	if len(tripped) > 0 {
 		if err := k.options.Approvals.List(ctx, &list); err != nil {
@@ -99,10 +90,10 @@ func (k *Keeper) refreshApprovals(ctx context.Context, t *term) {
 	slices.SortFunc(approvals, func(a, b *v1alpha1.EvictionApproval) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	t.mu.Lock()
-	before := t.approvals
-	t.approvals = approvals
-	t.mu.Unlock()
+	k.mu.Lock()
+	before := k.approvals
+	k.approvals = approvals
+	k.mu.Unlock()
 	if slices.ContainsFunc(approvals, func(a *v1alpha1.EvictionApproval) bool { return !isListed(before, a.UID) }) {
 		for _, policy := range tripped {
 			k.evictor.WakeHeld(policy)

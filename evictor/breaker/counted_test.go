@@ -112,10 +112,9 @@ func TestTheMemoryOfCountedPodsEndsWithTheWindow(t *testing.T) {
 		gone, _ := r.try(100, "p")
 		require.Equal(t, 100, gone)
 		remembered := func() int {
-			term := r.term.Load()
-			term.mu.Lock()
-			defer term.mu.Unlock()
-			return len(term.ledgers[uidP].counted)
+			r.Keeper.mu.Lock()
+			defer r.Keeper.mu.Unlock()
+			return len(r.ledgers[uidP].counted)
 		}
 		require.Equal(t, 100, remembered())
 		settle(3 * time.Minute)

@@ -33,6 +33,6 @@
 // The next leader takes the times in the status as they are: if the clock of the API server was set
 // back in between, it counts grants for that much longer, and if it was set forward, for less.
 //
-// The method plan of an account is a pure function. The mutex of a term guards the ledgers of the
-// term; it is not held across a request or a call of an option.
+// The method plan of an account is a pure function. The mutex of the Keeper guards the ledgers; it is
+// not held across a request or a call of an option. A queue has the ledgers that have to be checked.
 package breaker

@@ -4,22 +4,23 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tollgate-dev/tollgate/evictor/checks"
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 )
 
 const (
+	// workers is the number of ledgers that are checked concurrently.
+	workers = 8
 	// retryBase and retryMax bound the wait after a request that failed.
 	retryBase = 50 * time.Millisecond
 	retryMax  = 5 * time.Second
-	// leadingPause is the time between two checks of a replica that does not lead.
+	// leadingPause is the wait of a pod that asks while this replica does not lead.
 	leadingPause = time.Second
 )
 
@@ -28,12 +29,28 @@ const (
 type Keeper struct {
 	options Options
 	evictor evictor
-	// term is nil while this replica does not lead.
-	term atomic.Pointer[term]
+	// queue has the UIDs of the policies and approvals whose ledgers have to be checked.
+	queue *controller.Controller[types.UID]
+
+	mu sync.Mutex
+	// ledgers are those of this term of leadership, by UID; nil while this replica does not lead.
+	ledgers map[types.UID]*ledger
+	// approvals are those that have not expired, the oldest first; none while no breaker is tripped.
+	approvals []*v1alpha1.EvictionApproval
 }
 
 // New returns a keeper. It starts no goroutines; Start does.
-func New(options Options) *Keeper { return &Keeper{options: options} }
+func New(options Options) *Keeper {
+	k := &Keeper{options: options}
+	k.queue = controller.New(
+		controller.Base{Local: options.Local, Leads: options.Leads, Timeout: options.Timeout},
+		controller.Options[types.UID]{
+			Name: "tollgate-breakers", Workers: workers, RetryBase: retryBase, RetryMax: retryMax,
+			Started: k.PoliciesChanged, Reconcile: k.reconcile,
+		},
+	)
+	return k
+}
 
 // Follow sets the evictor whose pods the breakers hold. It is called once, before Start; the
 // evictor itself is made with the keeper.
@@ -42,111 +59,124 @@ func (k *Keeper) Follow(e evictor) { k.evictor = e }
 // Start keeps breakers until ctx is done, which ends the term of leadership. It may be called again
 // then.
 func (k *Keeper) Start(ctx context.Context) error {
-	t := &term{ledgers: map[types.UID]*ledger{}}
-	var workers sync.WaitGroup
-	t.start = func(l *ledger) { workers.Go(func() { k.work(ctx, t, l) }) }
-	k.term.Store(t)
-	k.PoliciesChanged()
-	workers.Go(func() { k.followApprovals(ctx, t) })
+	k.begin(map[types.UID]*ledger{})
+	var queue sync.WaitGroup
+	queue.Go(func() { _ = k.queue.Start(ctx) }) // It returns no error.
 	<-ctx.Done()
-	k.term.Store(nil)
-	t.mu.Lock()
-	t.start = nil // A pod that asks from now on starts no worker.
-	t.mu.Unlock()
-	workers.Wait()
+	k.begin(nil) // No pod is let go from now on.
+	queue.Wait()
 	k.options.Metrics.tripped.Set(0)
 	return nil
 }
 
-// Ask is a Check: it lets a pod go on if all breakers that bind it allow that. If one does not, none counts the
-// pod. An approval of a taint releases pods from all breakers, none of which counts them. An approval of a policy
-// releases pods from the breaker of that policy alone. A breaker that has counted the pod within its window, after
-// an attempt that may have worked, needs no room for it and does not hold it, unless the limit was lowered below
-// the number of pods that the breaker has counted.
-func (k *Keeper) Ask(_ checks.Now, of *checks.Eviction) checks.Answer {
-	if len(of.Treatment.Breakers) == 0 {
-		return checks.Answer{}
-	}
-	if t := k.term.Load(); t != nil {
-		return t.ask(of.Pod.UID, of.Treatment.Breakers, k.validApprovals(t, &of.Taint), k.options.Local.Now())
-	}
-	return checks.Answer{Wait: leadingPause}
+// begin begins a term of leadership, or with nil the time after one.
+func (k *Keeper) begin(ledgers map[types.UID]*ledger) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ledgers, k.approvals = ledgers, nil
 }
 
-// PoliciesChanged is called after the policies in force changed.
+// PoliciesChanged is called after the policies in force changed. It makes ledgers for new policies,
+// and has all ledgers checked.
 func (k *Keeper) PoliciesChanged() {
-	if t := k.term.Load(); t != nil {
-		t.signal(k.options.Policies().All())
+	policies := k.options.Policies().All()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.ledgers == nil {
+		return
+	}
+	for _, policy := range policies {
+		k.ledger(policy.UID, policy.Name, false)
+	}
+	for uid := range k.ledgers {
+		k.queue.Add(uid)
 	}
 }
 
-// work is the worker of a ledger. It checks the ledger when it is woken, and after some time, until ctx
-// is done or the ledger is dropped. A failure wakes it again, after a growing pause.
-func (k *Keeper) work(ctx context.Context, t *term, l *ledger) {
-	failures, next, dropped := 0, idlePause, false
-	for !dropped && k.sleep(ctx, next, l.wake) {
-		pause, err := k.attempt(ctx, t, l)
-		if err == nil {
-			failures = 0
-		} else {
-			pause = backoff(ctx, err, failures)
-			failures++
-			l.signal()
+// ledger returns the ledger of a policy or an approval, and makes it if there is none. The caller
+// holds the mutex.
+func (k *Keeper) ledger(uid types.UID, name string, approval bool) *ledger {
+	l, ok := k.ledgers[uid]
+	if !ok {
+		l = &ledger{
+			account: account{moving: map[*counted]struct{}{}}, name: name, uid: uid, approval: approval,
+			counted: map[types.UID]*counted{},
 		}
-		next, dropped = t.schedule(l, k.options.Local.Now(), pause)
-		k.sleep(ctx, pause, nil)
+		k.ledgers[uid] = l
+		k.queue.Add(uid)
 	}
+	return l
 }
 
-// attempt reconciles a ledger once, and returns how long to pause. If the breaker trips, the approvals
-// are listed, and if it is released, the held pods are woken, whichever replica wrote it. attempt makes
-// no requests while the replica may have lost the lease of the leader, such as after the machine was
-// suspended.
-func (k *Keeper) attempt(ctx context.Context, t *term, l *ledger) (pause time.Duration, err error) {
-	if !k.options.Leads() {
-		return leadingPause, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, k.options.Timeout)
-	defer cancel()
-	err = controller.Contain(ctx, "breaker", func() (err error) {
-		before := t.tripped()
-		pause, err = k.reconcile(ctx, t, l)
-		after := t.tripped()
-		k.options.Metrics.tripped.Set(float64(len(after)))
-		switch held, holds := slices.Contains(before, l.uid), slices.Contains(after, l.uid); {
-		case held && !holds:
-			k.evictor.WakeHeld(l.uid)
-		case holds && !held:
-			k.refreshApprovals(ctx, t)
+// tripped returns the policies whose breakers are tripped.
+func (k *Keeper) tripped() []types.UID {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var uids []types.UID
+	for uid, l := range k.ledgers {
+		if l.tripped() {
+			uids = append(uids, uid)
 		}
-		return err
-	})
-	return pause, err
+	}
+	return uids
 }
 
-// backoff logs a failure, and returns how long to pause. A conflict, a failure at the end of the term
-// and one that follows others are logged at a higher verbosity.
-func backoff(ctx context.Context, err error, failures int) time.Duration {
+// reconcile checks a ledger, unless the ledger pauses. It returns after how long to check it again.
+// A breaker that is released wakes the pods that it held, whichever replica wrote that.
+func (k *Keeper) reconcile(ctx context.Context, uid types.UID) (time.Duration, error) {
+	l, pause, held := k.due(uid)
+	if l == nil || pause > 0 {
+		return pause, nil
+	}
+	pause, err := k.check(ctx, l)
+	if err != nil {
+		pause = k.queue.Backoff(uid, err)
+		logFailure(ctx, l, err)
+	}
+	l.failed = err != nil
+	again := k.schedule(l, pause)
+	k.refreshApprovals(ctx)
+	tripped := k.tripped()
+	k.options.Metrics.tripped.Set(float64(len(tripped)))
+	if held && !slices.Contains(tripped, uid) {
+		k.evictor.WakeHeld(uid)
+	}
+	if err != nil {
+		return 0, controller.DelayError(pause)
+	}
+	return again, nil
+}
+
+// due returns a ledger, for how long it pauses, and whether its breaker is tripped. The ledger is
+// nil if it was dropped.
+func (k *Keeper) due(uid types.UID) (l *ledger, pause time.Duration, tripped bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l, ok := k.ledgers[uid]
+	if !ok {
+		return nil, 0, false
+	}
+	return l, l.pause.Sub(k.options.Local.Now()), l.tripped()
+}
+
+// schedule begins the pause of a ledger, in which pods that ask do not have it checked. It returns the
+// time to the next check if none asks.
+func (k *Keeper) schedule(l *ledger, pause time.Duration) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l.pause = k.options.Local.Now().Add(pause)
+	if l.terms == nil || l.tripped() || len(l.reservations) > 0 {
+		return pause + activePause
+	}
+	return pause + idlePause
+}
+
+// logFailure logs a failure. A conflict, a failure at the end of the term and one that follows another
+// are logged at a higher verbosity.
+func logFailure(ctx context.Context, l *ledger, err error) {
 	log := logr.FromContextOrDiscard(ctx)
-	if failures > 0 || apierrors.IsConflict(err) || ctx.Err() != nil {
+	if l.failed || apierrors.IsConflict(err) || ctx.Err() != nil {
 		log = log.V(1)
 	}
 	log.Info("cannot write what a breaker counts yet", "reason", err.Error())
-	pause := min(retryBase<<min(failures, 10), retryMax)
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		pause = max(pause, min(time.Duration(seconds)*time.Second, time.Minute))
-	}
-	return pause
-}
-
-// sleep waits for some time, or until wake; false when ctx is done.
-func (k *Keeper) sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
-	timer := k.options.Local.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-wake:
-	case <-timer.C():
-	}
-	return ctx.Err() == nil
 }

@@ -111,7 +111,7 @@ func (c *counted) covers(now time.Time) bool { return c.by == nil || before(now,
 func (a *account) tripped() bool { return !a.state.tripped.IsZero() }
 
 // ledger counts the pods that the breaker of a policy or an approval lets go, in one term of leadership.
-// The mutex of the term guards it.
+// The mutex of the Keeper guards it.
 type ledger struct {
 	account
 
@@ -127,17 +127,14 @@ type ledger struct {
 	// counted are the pods that were counted within the window, by UID. Their number is bounded by that
 	// of the pods that the breaker and approvals let go within a window.
 	counted map[types.UID]*counted
-	// heldByOthers is how often a pod asked this breaker that another breaker holds, by the UID of the
-	// other policy.
-	heldByOthers map[types.UID]int
 	// incompleteAt is when the count of held pods was last incomplete, since the breaker tripped at trip.
 	incompleteAt, trip time.Time
 	// waiting is the number of pods that have to wait since the last plan.
 	waiting int
-	// pause is when the pause of the worker ends.
-	pause time.Time
-	// wake wakes the worker.
-	wake chan struct{}
+	// pause is when the ledger may be checked again. failed is true if the last check failed; only
+	// checks use it.
+	pause  time.Time
+	failed bool
 }
 
 // object returns an empty object to read into, and its kind.
@@ -146,21 +143,6 @@ func (l *ledger) object() (object client.Object, kind string) {
 		return &v1alpha1.EvictionApproval{}, "EvictionApproval"
 	}
 	return &v1alpha1.EvictionPolicy{}, "EvictionPolicy"
-}
-
-// signal wakes the worker. It does not block.
-func (l *ledger) signal() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
-
-// await wakes the worker, and returns how long a pod has to wait.
-func (l *ledger) await(now time.Time) time.Duration {
-	l.waiting++
-	l.signal()
-	return max(l.pause.Sub(now), 0) + min(writeTakes+time.Duration(l.waiting)*spread, longestWait)
 }
 
 // upToDate reports whether the terms are at least as new as a policy in force.

@@ -39,18 +39,17 @@ func TestI02WritesThatFailForLongAreNotHeaped(t *testing.T) {
 					require.Nil(t, r.Ask(newUID(), r.policies("p"), cause).Permit)
 					time.Sleep(time.Second)
 				}
-				term := r.term.Load()
-				term.mu.Lock()
-				require.Len(t, term.ledgers["uid of second"].lostWrites, test.most)
+				r.Keeper.mu.Lock()
+				require.Len(t, r.ledgers["uid of second"].lostWrites, test.most)
 				approvals := 0
-				for _, l := range term.ledgers {
+				for _, l := range r.ledgers {
 					if l.approval {
 						approvals++
 						require.Len(t, l.lostWrites, test.most)
 					}
 				}
 				require.Equal(t, 1, approvals)
-				term.mu.Unlock()
+				r.Keeper.mu.Unlock()
 				s.mu.Lock()
 				s.fault = nil
 				s.mu.Unlock()
@@ -96,9 +95,8 @@ func TestTheWorkerOfAPolicyThatIsGoneEnds(t *testing.T) {
 		s.remove("p")
 		r.PoliciesChanged()
 		settle(time.Second)
-		term := r.term.Load()
-		term.mu.Lock()
-		defer term.mu.Unlock()
-		require.Empty(t, term.ledgers)
+		r.Keeper.mu.Lock()
+		defer r.Keeper.mu.Unlock()
+		require.Empty(t, r.ledgers)
 	})
 }

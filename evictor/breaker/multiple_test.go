@@ -8,13 +8,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tollgate-dev/tollgate/evictor/checks"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 const uidQ = types.UID("uid of q")
 
 // bothTripped runs a test with two tripped breakers p and q that bind the same pods, of which 5 were evicted.
-// The evictor counts 9 held pods, all for p.
+// The evictor counts 9 held pods, for both.
 func bothTripped(t *testing.T, test func(t *testing.T, s *store, r *replica)) {
 	t.Helper()
 	led(t, bounded(5, time.Minute), func(t *testing.T, s *store, r *replica) {
@@ -24,7 +26,7 @@ func bothTripped(t *testing.T, test func(t *testing.T, s *store, r *replica)) {
 		r.goes(t, 0, "q") // The breaker q trips as well.
 		_, held := r.try(8, "p", "q")
 		require.Equal(t, 8, held)
-		r.locked(func() { r.held[uidP] = 9 })
+		r.locked(func() { r.held[uidP], r.held[uidQ] = 9, 9 })
 		test(t, s, r)
 	})
 }
@@ -36,28 +38,23 @@ func TestTwoBreakersThatHoldTheSamePodsAreReleasedWhenThesePodsFit(t *testing.T)
 		require.NotNil(t, s.status("p").Breaker.Tripped)
 		require.NotNil(t, s.status("q").Breaker.Tripped, "the pods that p holds do not fit into q")
 		require.Len(t, r.sentEvents(), 2, "each trips once")
-		r.locked(func() { r.held[uidP] = 5 })
-		settle(3 * fitsAfter) // One may be released after the other, whose pods have to ask again first.
+		r.locked(func() { r.held[uidP], r.held[uidQ] = 5, 5 })
+		settle(3 * time.Second)
 		require.Len(t, r.sentEvents(), 4, "five pods fit into both")
 		r.goes(t, 5, "p", "q")
 	})
 }
 
-func TestABreakerIsNotReleasedBeforeThePodsOfAnotherHaveAskedAgain(t *testing.T) {
+func TestAHoldNamesAllBreakersThatHaveToCountThePod(t *testing.T) {
 	bothTripped(t, func(t *testing.T, s *store, r *replica) {
 		t.Helper()
-		settle(2 * time.Minute)
-		s.change("p", bounded(100, time.Minute))
-		r.PoliciesChanged()
-		settle(2 * time.Second)
-		require.Contains(t, r.sentEvents()[2], "The limit was raised")
-		r.locked(func() { r.held[uidP] = 0 }) // The pods ask again.
-		settle(2 * time.Second)               // Since the release of p it is less than fitsAfter.
-		require.NotNil(t, s.status("q").Breaker.Tripped, "pods that ask again are not counted yet")
-		r.locked(func() { r.held[uidQ] = 9 })
-		settle(10 * time.Minute)
-		require.NotNil(t, s.status("q").Breaker.Tripped)
-		require.Len(t, r.sentEvents(), 3)
+		s.change("free", bounded(5, time.Minute))
+		r.goes(t, 0, "p", "free")
+		of := &checks.Eviction{Reason: &decide.Reason{Taint: *cause}, Pod: &tracker.Pod{Key: tracker.Key{UID: newUID()}}}
+		of.Treatment.Breakers = r.policies("free", "p", "q")
+		hold := r.Keeper.Ask(checks.Now{}, of).Hold
+		require.Equal(t, uidP, hold.Policy, "the first that is tripped")
+		require.Equal(t, []types.UID{"uid of free", uidP, uidQ}, hold.Breakers)
 	})
 }
 

@@ -62,8 +62,9 @@ type Lease struct {
 // evictor is the evictor that evicts with the permits of a Keeper. Its methods must not
 // block.
 type evictor interface {
-	// HeldByPolicy returns how many pods the breaker of each policy holds. It is complete
-	// once Settled reports that all pods have been decided about in this term of leadership.
+	// HeldByPolicy returns how many pods breakers hold, by the UID of each policy whose breaker
+	// binds them. It is complete once Settled reports that all pods have been decided about in
+	// this term of leadership.
 	HeldByPolicy() map[types.UID]int
 	Settled() bool
 	// WakeHeld decides again about the held pods of a policy whose breaker was released, or some

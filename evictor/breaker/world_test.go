@@ -490,11 +490,10 @@ func (r *replica) try(pods int, names ...string) (gone, held int) {
 
 // holding returns the names of the policies whose breakers are tripped, as the replica last read them.
 func (r *replica) holding() []string {
-	t := r.term.Load()
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	r.Keeper.mu.Lock()
+	defer r.Keeper.mu.Unlock()
 	var names []string
-	for _, l := range t.ledgers {
+	for _, l := range r.ledgers {
 		if l.tripped() {
 			names = append(names, l.name)
 		}

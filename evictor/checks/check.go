@@ -42,7 +42,7 @@ type Answer struct {
 	Hold *Hold
 	// Wait is positive if the pod has to wait: the maximum time until it asks again.
 	Wait time.Duration
-	// Undo is called at the end of the attempt, or if another check does not let the eviction
+	// Undo is called once, at the end of the attempt or if another check does not let the eviction
 	// proceed, to release what the check has reserved for the pod; nil if nothing.
 	Undo func(now Now, end End)
 }
@@ -54,6 +54,8 @@ type Hold struct {
 	// empty for none.
 	Policy     types.UID
 	PolicyName string
+	// Breakers are the UIDs of all policies whose breakers bind the pod, if a breaker holds it.
+	Breakers []types.UID
 	// Again is the maximum time until the pod is checked again.
 	Again time.Duration
 }

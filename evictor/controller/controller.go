@@ -24,7 +24,7 @@ import (
 
 const (
 	// RetryMax is the longest wait of the exponential backoff of one key, and retryBase the first, unless
-	// Options have another.
+	// Options have others.
 	RetryMax  = 30 * time.Second
 	retryBase = 100 * time.Millisecond
 	// longestDelay caps the Retry-After delay of an answer of the API server.
@@ -108,8 +108,9 @@ type Options[K comparable] struct {
 	Name string
 	// Workers is the number of keys that are reconciled concurrently; 1 when zero.
 	Workers int
-	// RetryBase is the first wait of the backoff of a key; 100 ms when zero.
-	RetryBase time.Duration
+	// RetryBase is the first wait of the backoff of a key, and RetryMax the longest; 100 ms and 30 s
+	// when zero.
+	RetryBase, RetryMax time.Duration
 	// Describe returns the name of a key for logs. If nil, the key is printed with
 	// fmt.Sprint, which suffices for strings; the log omits unexported fields of a struct.
 	Describe func(key K) string
@@ -171,7 +172,7 @@ func (c *Controller[K]) Add(keys ...K) {
 func (c *Controller[K]) Start(ctx context.Context) error {
 	queue := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{Name: c.options.Name, Clock: c.Local})
 	// The failures of an earlier term say nothing about this one, and their keys may never be queued again.
-	c.backoff = workqueue.NewTypedItemExponentialFailureRateLimiter[K](cmp.Or(c.options.RetryBase, retryBase), RetryMax)
+	c.backoff = workqueue.NewTypedItemExponentialFailureRateLimiter[K](cmp.Or(c.options.RetryBase, retryBase), cmp.Or(c.options.RetryMax, RetryMax))
 	c.use(queue)
 	defer c.use(nil)
 	if c.options.Started != nil {

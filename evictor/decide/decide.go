@@ -98,11 +98,17 @@ func (r Rules) Decide(now time.Time, situation tracker.Situation) Decision {
 	if pod.NodeName == "" || pod.Finished || pod.Terminating || pod.Mirror {
 		return Decision{}
 	}
-	because := r.onNode(nil, pod, situation.Taints)
+	return NewDecision(now, ordered(r.Reasons(&situation)))
+}
+
+// Reasons returns a reason for each taint with a deadline, in no order, as if the pod was running. A taint of several
+// devices has a reason for each.
+func (r Rules) Reasons(situation *tracker.Situation) []Reason {
+	because := r.onNode(nil, &situation.Pod, situation.Taints)
 	for i := range situation.Devices {
 		because = r.onDevice(because, &situation.Devices[i])
 	}
-	return NewDecision(now, ordered(because))
+	return because
 }
 
 // NewDecision returns the decision with reasons, which must be ordered by deadline.

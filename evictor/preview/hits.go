@@ -10,46 +10,26 @@ import (
 // Hit is one taint because of which a pod has to leave. In contrast to a reason of the
 // evictor, there is a hit for each device that carries the taint.
 type Hit struct {
-	Taint *tracker.Taint
-	// Driver is the driver of the device, empty for a taint of a node.
-	Driver string
-	// At is when the pod has to leave because of it.
-	At time.Time
-	// Since is when the taint was written; zero if the pod came to a tainted node.
-	Since time.Time
+	*decide.Reason
+
+	// Came is true if the pod came to a node that had the taint, so that no write hit the pod.
+	Came bool
 }
 
 // hits returns the taints because of which a pod has to leave, or had to when it began to
 // terminate, except taints that an EvictionPolicy protects it from. A paused policy changes
 // nothing, since the pause ends.
 func hits(rules decide.Rules, treatments treatments, situation *tracker.Situation) []Hit {
-	pod := situation.Pod
-	if pod.Terminating {
-		pod.Terminating, pod.Finished = false, false
+	pod := &situation.Pod
+	if pod.NodeName == "" || pod.Mirror || pod.Finished && !pod.Terminating {
+		return nil
 	}
 	var found []Hit
-	// add adds a taint that makes the pod leave, in the situation with no other taint.
-	add := func(taint *tracker.Taint, driver string, since time.Time, alone tracker.Situation) {
-		alone.Pod = pod
-		decision := rules.Decide(time.Time{}, alone)
-		if decision.Verdict == decide.EvictAt && !treatments.of(&pod, &decision.Because[0]).Protected {
-			found = append(found, Hit{Taint: taint, Driver: driver, At: decision.At, Since: since})
-		}
-	}
-	for i := range situation.Taints {
-		taint := &situation.Taints[i]
-		since := taint.Appeared()
-		if pod.Bound.After(since) {
-			since = time.Time{}
-		}
-		add(taint, "", since, tracker.Situation{Taints: situation.Taints[i : i+1]})
-	}
-	for i := range situation.Devices {
-		used := situation.Devices[i]
-		taints := used.Taints
-		for j := range taints {
-			used.Taints = taints[j : j+1]
-			add(&taints[j], used.ID.Driver, taints[j].Appeared(), tracker.Situation{Devices: []tracker.TaintedDevice{used}})
+	reasons := rules.Reasons(situation)
+	for i := range reasons {
+		if reason := &reasons[i]; !treatments.of(pod, reason).Protected {
+			came := reason.Taint.Source.Kind == tracker.SourceNode && pod.Bound.After(reason.Taint.Appeared())
+			found = append(found, Hit{reason, came})
 		}
 	}
 	return found
@@ -89,11 +69,11 @@ func (s *Struck) Taints(governs func(*Hit) bool, now time.Time) []*tracker.Taint
 	for i := range s.after {
 		hit := &s.after[i]
 		same := func(h *Hit) bool {
-			return h.Driver == hit.Driver && h.Taint.Author().Kind == hit.Taint.Author().Kind && h.Taint.Key == hit.Taint.Key &&
+			return h.Device.Driver == hit.Device.Driver && h.Taint.Author().Kind == hit.Taint.Author().Kind && h.Taint.Key == hit.Taint.Key &&
 				h.Taint.Value == hit.Taint.Value
 		}
 		if governs(hit) && hastened(s.before, same, hit.At, now) {
-			taints = append(taints, hit.Taint)
+			taints = append(taints, &hit.Taint)
 		}
 	}
 	return taints

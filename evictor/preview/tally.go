@@ -57,9 +57,8 @@ func (t *tally) lately(pod tracker.Key, hits []Hit) {
 	since := t.now.Add(-t.query.Window)
 	var taints []*tracker.Taint
 	for i := range hits {
-		// Since is zero if the pod came to the taint, and no write hit it.
-		if hit := &hits[i]; !hit.Since.IsZero() && !hit.Taint.Written(t.now).Before(since) && t.query.Governs(hit) {
-			taints = append(taints, hit.Taint)
+		if hit := &hits[i]; !hit.Came && !hit.Taint.Written(t.now).Before(since) && t.query.Governs(hit) {
+			taints = append(taints, &hit.Taint)
 		}
 	}
 	t.add(pod, taints)

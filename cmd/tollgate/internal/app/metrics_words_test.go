@@ -60,6 +60,7 @@ The metrics ` + "`workqueue_*`" + ` of client-go, such as ` + "`workqueue_depth`
 | ` + "`tollgate-stamp`" + ` | nodes with a taint without a time |
 | ` + "`tollgate-rule-status`" + `, ` + "`tollgate-patch-status`" + ` | rules and patches whose status Tollgate checks |
 | ` + "`tollgate-policy-status`" + `, ` + "`tollgate-evictions`" + `, ` + "`tollgate-approvals`" + ` | policies and approvals whose status Tollgate checks |
+| ` + "`tollgate-breakers`" + ` | policies and approvals whose counts Tollgate checks |
 | ` + "`tollgate-audit`" + ` | the check of all pods against TolerationPolicies |
 | ` + "`tollgate-register`" + `, ` + "`tollgate-ttl`" + `, ` + "`tollgate-twins`" + `, ` + "`tollgate-pairing`" + `, ` + "`tollgate-patches`" + ` | objects to which the leader writes taints, or for which it writes rules |
 

@@ -14,16 +14,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 )
 
-// reconcile reads the object of a ledger and writes its status, if there is something to write: a grant
+// check reads the object of a ledger and writes its status, if there is something to write: a grant
 // before its pods are evicted, room that is given back, and whether the breaker is tripped. The resource
 // version that was read is a precondition of the write, so that one of two leaders has to read the
 // grants of the other. It returns how long to pause.
-func (k *Keeper) reconcile(ctx context.Context, t *term, l *ledger) (time.Duration, error) {
-	in := k.situation(t, l)
-	if pause, ok := t.idle(l, in); ok {
+func (k *Keeper) check(ctx context.Context, l *ledger) (time.Duration, error) {
+	in := k.situation(l)
+	if pause, ok := k.idle(l, in); ok {
 		return pause, nil
 	}
 	object, kind := l.object()
@@ -31,7 +32,7 @@ func (k *Keeper) reconcile(ctx context.Context, t *term, l *ledger) (time.Durati
 	switch {
 	case apierrors.IsNotFound(err), err == nil && (object.GetUID() != l.uid || l.approval && object.GetDeletionTimestamp() != nil):
 		if in.inForce == nil { // Otherwise pods wait until the policy is not in force any more.
-			t.drop(l)
+			k.drop(l)
 		}
 		return activePause, nil
 	case err != nil:
@@ -39,7 +40,7 @@ func (k *Keeper) reconcile(ctx context.Context, t *term, l *ledger) (time.Durati
 	}
 	in.now, in.server = k.options.Local.Now(), k.options.Clock.Now() // The read may have taken long.
 	found, spec := decode(object, in.server, in.now)
-	lost, next, foreign, pause := t.observe(l, found, &spec, in)
+	lost, next, foreign, pause := k.observe(l, found, &spec, in)
 	if foreign && !l.approval {
 		logr.FromContextOrDiscard(ctx).Info("another writer changed what a breaker counts", "policy", l.name)
 	}
@@ -53,7 +54,7 @@ func (k *Keeper) reconcile(ctx context.Context, t *term, l *ledger) (time.Durati
 	next.state.encode(object, in.server)
 	err = k.options.Status.Patch(ctx, object, controller.ChangesTo(before))
 	k.options.Metrics.written(err)
-	t.finish(l, next, err)
+	k.finish(l, next, err)
 	if err != nil {
 		return 0, fmt.Errorf("write status of %s %s: %w", kind, l.name, err)
 	}
@@ -62,18 +63,89 @@ func (k *Keeper) reconcile(ctx context.Context, t *term, l *ledger) (time.Durati
 }
 
 // situation returns what a plan depends on.
-func (k *Keeper) situation(t *term, l *ledger) *situation {
-	settled := k.evictor.Settled()
-	var byPolicy map[types.UID]int
-	if slices.Contains(t.tripped(), l.uid) {
-		byPolicy = k.evictor.HeldByPolicy() // Before countHeld, which notices a breaker that is released in between.
+func (k *Keeper) situation(l *ledger) *situation {
+	settled, held := k.evictor.Settled(), -1
+	if slices.Contains(k.tripped(), l.uid) {
+		held = k.evictor.HeldByPolicy()[l.uid]
 	}
 	in := &situation{
 		now: k.options.Local.Now(), server: k.options.Clock.Now(), inForce: k.options.Policies().ByUID(l.uid),
-		live: k.options.Live(), attempt: k.options.Timeout, id: string(uuid.NewUUID()),
+		live: k.options.Live(), held: held, attempt: k.options.Timeout, id: string(uuid.NewUUID()),
 	}
-	in.held = t.countHeld(l, in.now, settled, byPolicy)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !settled || !l.trip.Equal(l.state.tripped) { // Pods are held after the write that trips the breaker.
+		l.incompleteAt, l.trip = in.now, l.state.tripped
+	}
+	if in.now.Sub(l.incompleteAt) < fitsAfter {
+		in.held = -1
+	}
 	return in
+}
+
+// drop removes the ledger of an object that was deleted.
+func (k *Keeper) drop(l *ledger) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.ledgers, l.uid)
+	k.approvals = slices.DeleteFunc(slices.Clone(k.approvals), func(a *v1alpha1.EvictionApproval) bool { return a.UID == l.uid })
+}
+
+// idle reports whether there is nothing to read or write for a ledger, and how long to pause then: pods
+// that asked in vain do not have the ledger checked each time. It drops the ledger of an approval that
+// is not listed any more.
+func (k *Keeper) idle(l *ledger, in *situation) (pause time.Duration, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l.stale(in) || l.next(in) != nil {
+		return 0, false
+	}
+	if l.approval && len(l.reservations) == 0 && !isListed(k.approvals, l.uid) {
+		delete(k.ledgers, l.uid)
+	}
+	return l.forgetDemand(), true
+}
+
+// observe takes over the state and the terms of an object that was read. The state is that of the last
+// read or write, that of a lost write, which observe returns, or that of another writer. This replica
+// cannot know what the other writer made of its grants, nor whether a lost write was carried out before: it
+// drops its reservations, and forgets which pods it counted by which grant. observe returns the
+// next write, or how long to pause if there is none.
+func (k *Keeper) observe(l *ledger, found state, spec *terms, in *situation) (lost, next *plan, foreign bool, pause time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if known := l.terms != nil; !known || !l.state.equal(&found) {
+		at := slices.IndexFunc(l.lostWrites, func(p plan) bool { return p.state.equal(&found) })
+		if foreign = known && at < 0; at < 0 {
+			l.state, l.reservations, l.lostWrites = found, nil, nil
+			clear(l.counted)
+			clear(l.moving)
+		} else {
+			lost = &l.lostWrites[at]
+			l.commit(lost)
+		}
+	}
+	l.read, l.terms = in.now, spec
+	next = l.next(in)
+	pause = l.forgetDemand() // Pods that ask during the write count for the next one.
+	if l.stale(in) {
+		pause = writePause // The next check reads the object again.
+	}
+	return lost, next, foreign, pause
+}
+
+// finish takes over the result of a write.
+func (k *Keeper) finish(l *ledger, p *plan, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if err == nil {
+		l.commit(p)
+		return
+	}
+	l.read = time.Time{}
+	if act.Classify(err).Ambiguous() { // The write may be carried out all the same.
+		l.lostWrites = append(l.lostWrites[max(len(l.lostWrites)+1-maxLost, 0):], *p)
+	}
 }
 
 // report tells of a write that was carried out: in the log, in metrics and in events.
