@@ -27,9 +27,9 @@ const (
 	// announceTick is the interval at which summaries are written.
 	announceTick = time.Second
 	// eventRate and eventBurst bound the events on pods, and those about holds, per second and at
-	// once.
+	// once. The burst is the one that client-go allows for the events about one object.
 	eventRate  = 5
-	eventBurst = 50
+	eventBurst = 25
 )
 
 // recorder writes events without blocking; record.EventRecorder of client-go implements it.
