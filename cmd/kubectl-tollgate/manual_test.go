@@ -83,11 +83,14 @@ func examples() map[string][]example {
 		"kubectl tollgate evictions": {
 			{"kubectl tollgate evictions -A", "internal/evictions/testdata/table.txt"},
 		},
+		"kubectl tollgate pause":   {{"kubectl tollgate pause all", "internal/operate/testdata/pause.txt"}},
+		"kubectl tollgate resume":  {{"kubectl tollgate resume all --yes", "internal/operate/testdata/resume.txt"}},
+		"kubectl tollgate release": {{"kubectl tollgate release default --pods 3 --dry-run", "internal/operate/testdata/release.txt"}},
 		"kubectl tollgate approve": {
-			{"kubectl tollgate approve node n1 --taint example.com/broken --dry-run", "internal/approve/testdata/node.txt"},
-			{"kubectl tollgate approve policy default --dry-run", "internal/approve/testdata/policy.txt"},
-			{"kubectl tollgate approve rule hot --for 30m --dry-run -o yaml", "internal/approve/testdata/yaml.txt"},
-			{"kubectl tollgate approve node new --taint example.com/broken --pods 120 --dry-run", "internal/approve/testdata/to-come.txt"},
+			{"kubectl tollgate approve node n1 --taint example.com/broken --dry-run", "internal/operate/testdata/node.txt"},
+			{"kubectl tollgate approve policy default --dry-run", "internal/operate/testdata/policy.txt"},
+			{"kubectl tollgate approve rule hot --for 30m --dry-run -o yaml", "internal/operate/testdata/yaml.txt"},
+			{"kubectl tollgate approve node new --taint example.com/broken --pods 120 --dry-run", "internal/operate/testdata/to-come.txt"},
 		},
 		"kubectl tollgate explain": {
 			{"kubectl tollgate explain pod p -n ml", "internal/explain/testdata/pod-spread.txt"},

@@ -9,12 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/approve"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/check"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/devices"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/explain"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/export"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/operate"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/preview"
 )
 
@@ -32,7 +32,7 @@ Tollgate's admission and eviction.`,
 	settings.AddVersion(root)
 	root.AddCommand(
 		preview.NewCommand(), preview.NewTaintCommand(), preview.NewUntaintCommand(), devices.NewCommand(), evictions.NewCommand(),
-		approve.NewCommand(), explain.NewCommand(), check.NewCommand(), export.NewCommand(),
+		operate.NewPauseCommand(), operate.NewResumeCommand(), operate.NewReleaseCommand(), operate.NewApproveCommand(), explain.NewCommand(), check.NewCommand(), export.NewCommand(),
 	)
 	return root
 }

@@ -64,6 +64,23 @@ func TestPausedAndProtectedPodsStay(t *testing.T) {
 	notes := unwrapped(s.does(t, "evictions -n NAMESPACE").notes)
 	require.Contains(t, notes, s.text("1 pod held by EvictionPolicy/NAMESPACE-paused: EvictionPolicy NAMESPACE-paused is paused. Set spec.paused to false"))
 	require.Contains(t, notes, "They stay until the taint goes, or spec.protect is changed")
+
+	t.Run("a pause that begins holds the pods that come", func(t *testing.T) {
+		require.Contains(t, s.does(t, "pause policy NAMESPACE-paused").out, s.text("/NAMESPACE-paused paused already\n"))
+		s.create(t, policy("later", "podSelector: {matchLabels: {app: later}}"))
+		require.Contains(t, s.does(t, "pause policy NAMESPACE-later").out, s.text("/NAMESPACE-later paused\n"))
+		s.create(t, podOfApp("later", "later", 0))
+		s.waitStates(t, map[string]int{"Paused": 2, "Protected": 1})
+	})
+	t.Run("they leave when evictions of the policy are resumed", func(t *testing.T) {
+		tried := s.does(t, "resume policy NAMESPACE-paused --dry-run=server")
+		require.Contains(t, unwrapped(tried.notes), s.text("EvictionPolicy NAMESPACE-paused pauses 1 pod; without the pause: 1 Due"))
+		require.Contains(t, s.does(t, "resume policy NAMESPACE-paused --yes").out, "resumed\n")
+		s.waitPods(t, 2)
+		s.waitStates(t, map[string]int{"Paused": 1, "Protected": 1})
+		require.Contains(t, s.does(t, "resume policy NAMESPACE-later --yes").out, "resumed\n")
+		s.waitPods(t, 1)
+	})
 }
 
 func TestABudgetBlocks(t *testing.T) {
@@ -127,9 +144,16 @@ func TestWhatABreakerHoldsIsLetGoByApprovals(t *testing.T) {
 		require.EqualValues(t, 1, specs[0].MaxPods)
 		require.Equal(t, s.node, specs[0].Node)
 	})
+	t.Run("and as many as a policy is to release", func(t *testing.T) {
+		released := s.does(t, "release NAMESPACE-limited --pods 1 --yes")
+		require.Contains(t, released.notes, "3 pods held")
+		require.Contains(t, released.notes, "up to 1 pod may go")
+		s.waitPods(t, 2)
+		s.waitStates(t, map[string]int{"Held": 2})
+	})
 	t.Run("and all that are held for a policy", func(t *testing.T) {
 		approved := s.does(t, "approve policy NAMESPACE-limited --yes --for 10m")
-		require.Contains(t, approved.notes, "3 pods held")
+		require.Contains(t, approved.notes, "2 pods held")
 		s.waitPods(t, 0)
 		s.waitStates(t, map[string]int{})
 	})

@@ -7,6 +7,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -220,6 +221,10 @@ type Tollgate struct {
 	lack string
 }
 
+// Lack returns what is not known of Tollgate, or that it does not run, as a sentence without a full
+// stop; empty for nothing.
+func (t *Tollgate) Lack() string { return t.lack }
+
 // rules returns the rules of the evictor. Comparing says that pods have comparison operators,
 // which the API server accepts only where they are enabled (AV-25).
 func (t *Tollgate) rules(comparing bool) decide.Rules {
@@ -232,8 +237,9 @@ func (t *Tollgate) rules(comparing bool) decide.Rules {
 	}
 }
 
-// readTollgate reads the Lease of Tollgate's leader.
-func readTollgate(ctx context.Context, clients *cli.Clients, namespace string, now time.Time) (Tollgate, error) {
+// ReadTollgate reads the Lease of Tollgate's leader in a namespace; settings.LeaseNamespace when empty.
+func ReadTollgate(ctx context.Context, clients *cli.Clients, namespace string, now time.Time) (Tollgate, error) {
+	namespace = cmp.Or(namespace, settings.LeaseNamespace)
 	lease, err := clients.Kubernetes.CoordinationV1().Leases(namespace).Get(ctx, settings.LeaseName, metav1.GetOptions{})
 	found, name := Tollgate{Installed: true, Terms: settings.DefaultEviction()}, namespace+"/"+settings.LeaseName
 	switch {
@@ -258,7 +264,7 @@ func readTollgate(ctx context.Context, clients *cli.Clients, namespace string, n
 
 // Again returns a copy of c with the Lease as it is at now.
 func (c *Cluster) Again(ctx context.Context, clients *cli.Clients, now time.Time) (*Cluster, error) {
-	status, err := readTollgate(ctx, clients, c.lease, now)
+	status, err := ReadTollgate(ctx, clients, c.lease, now)
 	if err != nil {
 		return nil, err
 	}

@@ -175,7 +175,7 @@ func (r *reader) all(ctx context.Context, lists []*list) error {
 	c := r.cluster
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		c.Tollgate, err = readTollgate(ctx, r.Clients, r.wants.Lease, c.Now)
+		c.Tollgate, err = ReadTollgate(ctx, r.Clients, r.wants.Lease, c.Now)
 		return err
 	})
 	for _, l := range lists {

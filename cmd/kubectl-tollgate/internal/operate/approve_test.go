@@ -1,4 +1,4 @@
-package approve
+package operate
 
 import (
 	"bytes"
@@ -29,7 +29,7 @@ import (
 func approves(t *testing.T, clients *cli.Clients, line string) (out, notes string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd, c := NewCommand(), &command{clock: clocktesting.NewFakePassiveClock(noon), in: &stdout, out: &stdout, notes: &stderr}
+	cmd, c := NewApproveCommand(), &approveCommand{command: command{clock: clocktesting.NewFakePassiveClock(noon), in: &stdout, out: &stdout, notes: &stderr}}
 	cmd.ResetFlags()
 	c.addFlags(cmd)
 	require.NoError(t, cmd.ParseFlags(strings.Fields(line)))
@@ -211,12 +211,12 @@ func TestErrorsOfTheAPIServerAreShownAsTheyAre(t *testing.T) {
 		require.ErrorContains(t, got, want)
 	}
 	_, _, err := approves(t, clientsOf(t, false), "node n2 --taint a --pods 1 --yes")
-	require.EqualError(t, err, "approve: the API server does not serve EvictionApprovals: nothing is held here until Tollgate's CustomResourceDefinitions are installed, and it runs")
+	require.EqualError(t, err, "the API server does not serve EvictionApprovals: Tollgate holds nothing here until its CustomResourceDefinitions are installed, and it runs")
 }
 
 func TestRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	t.Parallel()
-	cmd := NewCommand()
+	cmd := NewApproveCommand()
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.SetOut(io.Discard)
 	cmd.SetErr(io.Discard)

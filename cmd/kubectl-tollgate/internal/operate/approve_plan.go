@@ -1,4 +1,4 @@
-package approve
+package operate
 
 import (
 	"cmp"
@@ -31,8 +31,11 @@ var targetKinds = []struct {
 	{[]string{"node", "nodes", "no"}, tracker.SourceNode},
 	{[]string{"rule", "devicetaintrule", "devicetaintrules"}, tracker.SourceRule},
 	{[]string{"patch", "resourceslicepatch", "resourceslicepatches"}, tracker.SourcePatch},
-	{[]string{"policy", "evictionpolicy", "evictionpolicies", "evpol"}, ""},
+	{policyNames, ""},
 }
+
+// policyNames are names of EvictionPolicies.
+var policyNames = []string{"policy", "evictionpolicy", "evictionpolicies", "evpol"}
 
 func kindNames() []string {
 	var names []string
@@ -106,7 +109,7 @@ type approvals struct {
 }
 
 // plan returns the approvals for the held pods of a list. The error describes missing data.
-func (c *command) plan(list []evictions.Eviction) (*approvals, error) {
+func (c *approveCommand) plan(list []evictions.Eviction) (*approvals, error) {
 	a := &approvals{}
 	for _, e := range list {
 		taint := &e.Because[0].Taint
@@ -149,7 +152,7 @@ func (c *command) plan(list []evictions.Eviction) (*approvals, error) {
 }
 
 // includes reports whether the target includes a pod.
-func (c *command) includes(e *evictions.Eviction) bool {
+func (c *approveCommand) includes(e *evictions.Eviction) bool {
 	taint := &e.Because[0].Taint
 	switch {
 	case c.taint != "" && c.taint != taint.Key:
@@ -162,7 +165,7 @@ func (c *command) includes(e *evictions.Eviction) bool {
 }
 
 // ahead adds the approval of a taint without held pods.
-func (c *command) ahead(a *approvals) error {
+func (c *approveCommand) ahead(a *approvals) error {
 	ofTaint := ""
 	if c.taint != "" {
 		ofTaint = " for taint " + c.taint
@@ -186,22 +189,10 @@ func (a *approval) String() string {
 }
 
 // sentences describe the approvals.
-func (c *command) sentences(a *approvals, now time.Time) []string {
-	const most = 5 // names of pods in a sentence
+func (c *approveCommand) sentences(a *approvals, now time.Time) []string {
 	var sentences []string
 	for _, one := range a.list {
-		var names []string
-		for _, e := range one.held[:min(len(one.held), most)] {
-			names = append(names, e.String())
-		}
-		if more := len(one.held) - len(names); more > 0 {
-			names = append(names, fmt.Sprintf("%d more", more))
-		}
-		held := cli.Counted(len(one.held), "pod") + " held"
-		if len(names) > 0 {
-			held += " (" + strings.Join(names, ", ") + ")"
-		}
-		sentences = append(sentences, fmt.Sprintf("Taint %s: %s; up to %s may go, until %s", &one, held, cli.Counted(int(one.most), "pod"), now.Add(c.expiry).UTC().Format(time.RFC3339)))
+		sentences = append(sentences, fmt.Sprintf("Taint %s: %s; up to %s may go, until %s", &one, heldPods(one.held), cli.Counted(int(one.most), "pod"), now.Add(c.expiry).UTC().Format(time.RFC3339)))
 	}
 	if a.published > 0 {
 		sentences = append(sentences, cli.Counted(a.published, "pod")+" held because of taints that drivers publish, for which there are no approvals")

@@ -1,11 +1,8 @@
-// Package approve is the command that approves evictions that a breaker holds.
-package approve
+package operate
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -13,21 +10,18 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// command is one run of the command.
-type command struct {
-	cli.WriteFlags
+// approveCommand is one run of the command approve.
+type approveCommand struct {
+	command
 
 	target target
 	// taint is the key of the taint, empty for all taints with held pods.
@@ -35,17 +29,11 @@ type command struct {
 	// pods is the approved number of pods, 0 for the number held.
 	pods   int32
 	expiry time.Duration
-	yes    bool
-	wants  state.Wants
-	clock  clock.PassiveClock
-
-	in         io.Reader
-	out, notes io.Writer
 }
 
-// NewCommand returns the command.
-func NewCommand() *cobra.Command {
-	c := &command{clock: clock.RealClock{}}
+// NewApproveCommand returns the command approve.
+func NewApproveCommand() *cobra.Command {
+	c := &approveCommand{command: command{clock: clock.RealClock{}}}
 	cmd := &cobra.Command{
 		Use:   "approve node|rule|patch|policy NAME",
 		Short: "Approve evictions that a breaker holds or a limit would refuse",
@@ -75,11 +63,10 @@ group tollgate.dev.`,
 	connection := cli.ConnectToAll(cmd)
 	c.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c.in, c.out, c.notes = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 		if err := c.complete(args); err != nil {
 			return err
 		}
-		clients, err := connection.Clients(c.notes)
+		clients, err := c.connect(cmd, connection)
 		if err != nil {
 			return err
 		}
@@ -88,45 +75,44 @@ group tollgate.dev.`,
 	return cmd
 }
 
-func (c *command) addFlags(cmd *cobra.Command) {
+func (c *approveCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&c.taint, "taint", "", "only for the taint with this `key`")
 	flags.Int32Var(&c.pods, "pods", 0, "maximum `number` of pods that may leave; 0 for the number of held pods")
 	flags.DurationVar(&c.expiry, "for", time.Hour, "`duration` for which the approval can be used")
-	flags.BoolVarP(&c.yes, "yes", "y", false, "do not ask")
-	c.AddFlags(cmd, "`format` of what is created", "`none`, client (create nothing) or server (have the API server check it, and create nothing)")
-	c.wants.AddFlags(cmd)
+	c.command.addFlags(cmd, "created")
 }
 
 // complete reads the arguments, or returns an error if they or the flags are invalid.
-func (c *command) complete(args []string) (err error) {
-	const longest = 7 * 24 * time.Hour
+func (c *approveCommand) complete(args []string) (err error) {
 	if c.target, err = targetOf(args[0], args[1]); err != nil {
 		return err
 	}
-	switch err := c.Validate(); {
-	case err != nil:
+	if err := c.Validate(); err != nil {
 		return err
-	case c.pods < 0:
-		return fmt.Errorf("--pods is %d, want 1 or more, or 0 for the pods that are held", c.pods)
-	case c.expiry <= 0 || c.expiry > longest:
-		return fmt.Errorf("--for is %s, want more than 0s and at most %s", c.expiry, longest)
+	}
+	return validTerms(c.pods, c.expiry)
+}
+
+// validTerms returns an error for an invalid number of pods, or time, of an approval.
+func validTerms(pods int32, expiry time.Duration) error {
+	const longest = 7 * 24 * time.Hour
+	switch {
+	case pods < 0:
+		return fmt.Errorf("--pods is %d, want 1 or more, or 0 for the pods that are held", pods)
+	case expiry <= 0 || expiry > longest:
+		return fmt.Errorf("--for is %s, want more than 0s and at most %s", expiry, longest)
 	}
 	return nil
 }
 
 // run shows the held pods, asks for confirmation, and creates the approvals.
-func (c *command) run(ctx context.Context, clients *cli.Clients) error {
-	_, err := clients.Version(ctx, approvalResource, v1alpha1.GroupVersion.Version)
-	if errors.Is(err, cli.ErrNotServed) {
-		return errors.New("approve: the API server does not serve EvictionApprovals: nothing is held here until Tollgate's CustomResourceDefinitions are installed, and it runs")
-	}
-	if err != nil {
+func (c *approveCommand) run(ctx context.Context, clients *cli.Clients) error {
+	if err := c.served(ctx, clients, approvalResource, "EvictionApprovals"); err != nil {
 		return err
 	}
 	now := c.clock.Now()
-	shown, cluster, err := evictions.Read(ctx, clients, now, c.wants)
-	clients.Progress.End()
+	shown, cluster, err := c.read(ctx, clients)
 	if err != nil {
 		return err
 	}
@@ -141,20 +127,11 @@ func (c *command) run(ctx context.Context, clients *cli.Clients) error {
 	if err := cli.WriteWrapped(c.notes, "", slices.Concat(cluster.Missing(), warning, c.sentences(planned, now))); err != nil {
 		return err
 	}
-	if c.DryRun == cli.DryRunNone && !c.yes {
-		if !cli.Terminal(c.in) {
-			return errors.New("nobody can be asked, since the input is no terminal: give --yes")
-		}
-		agreed, err := cli.Ask(ctx, c.in, c.notes, "Approve?")
-		if err != nil {
-			return err
-		}
-		if !agreed {
-			return errors.New("nothing was approved")
-		}
+	if err := c.confirm(ctx, "Approve?", "nothing was approved"); err != nil {
+		return err
 	}
 	for _, a := range planned.list {
-		if err := c.create(ctx, clients, &a); err != nil {
+		if err := c.approve(ctx, clients, c.objectOf(&a)); err != nil {
 			return err
 		}
 	}
@@ -163,47 +140,29 @@ func (c *command) run(ctx context.Context, clients *cli.Clients) error {
 
 var approvalResource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "evictionapprovals"}
 
-// create creates an approval, unless in a dry run, and prints it. Approvals created before an error
+// approve creates an approval, unless in a dry run, and prints it. Approvals created before an error
 // stay.
-func (c *command) create(ctx context.Context, clients *cli.Clients, a *approval) error {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c.objectOf(a))
+func (c *command) approve(ctx context.Context, clients *cli.Clients, approval *v1alpha1.EvictionApproval) error {
+	approval.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EvictionApproval"}
+	object, err := unstructuredOf(approval)
 	if err != nil {
-		return fmt.Errorf("write EvictionApproval: %w", err)
+		return err
 	}
-	delete(fields, "status")
-	object := &unstructured.Unstructured{Object: fields}
 	if c.DryRun != cli.DryRunClient {
 		options := metav1.CreateOptions{FieldManager: "tollgate-approve", FieldValidation: metav1.FieldValidationStrict, DryRun: c.RequestDryRun()}
 		object, err = clients.Dynamic.Resource(approvalResource.WithVersion(v1alpha1.GroupVersion.Version)).Create(ctx, object, options)
 		if err != nil {
 			return cli.Failed(err, "create EvictionApproval", "create", approvalResource)
 		}
-		object.SetManagedFields(nil) // as kubectl shows objects
 	}
-	switch c.Format {
-	case "yaml", "json":
-		if c.Format == "yaml" {
-			_, err = io.WriteString(c.out, "---\n")
-		}
-		if err == nil {
-			err = cli.Print(c.out, c.Format, object.Object)
-		}
-	default:
-		_, err = io.WriteString(c.out, c.Line(object, "created"))
-	}
-	if err != nil {
-		return fmt.Errorf("write what was created: %w", err)
-	}
-	return nil
+	return c.print(object, "created")
 }
 
 // objectOf returns the object of an approval. The API server generates its name from the object and
 // the taint, since the same taint may be approved again later.
-func (c *command) objectOf(a *approval) *v1alpha1.EvictionApproval {
-	prefix := cli.PartOfName(a.source.Name + "-" + a.key[strings.LastIndex(a.key, "/")+1:])
+func (c *approveCommand) objectOf(a *approval) *v1alpha1.EvictionApproval {
 	object := &v1alpha1.EvictionApproval{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EvictionApproval"},
-		ObjectMeta: metav1.ObjectMeta{GenerateName: strings.Trim(prefix, "-") + "-"},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: generatedName(a.source.Name + "-" + a.key[strings.LastIndex(a.key, "/")+1:])},
 		Spec: v1alpha1.EvictionApprovalSpec{
 			Taint:   v1alpha1.ApprovedTaint{Key: a.key, Effect: corev1.TaintEffectNoExecute},
 			MaxPods: a.most, ExpiresAfter: metav1.Duration{Duration: c.expiry},
@@ -220,3 +179,6 @@ func (c *command) objectOf(a *approval) *v1alpha1.EvictionApproval {
 	}
 	return object
 }
+
+// generatedName returns the prefix of a name that the API server generates.
+func generatedName(text string) string { return strings.Trim(cli.PartOfName(text), "-") + "-" }

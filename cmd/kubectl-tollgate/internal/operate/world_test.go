@@ -1,4 +1,4 @@
-package approve
+package operate
 
 import (
 	"encoding/json"

@@ -1,0 +1,109 @@
+// Package operate has the commands that say which evictions Tollgate carries out: pause, resume,
+// release and approve.
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
+)
+
+// command has what the commands share.
+type command struct {
+	cli.WriteFlags
+
+	yes   bool
+	wants state.Wants
+	clock clock.PassiveClock
+
+	in         io.Reader
+	out, notes io.Writer
+}
+
+// addFlags adds the flags that the commands share. Written describes the object of -o.
+func (c *command) addFlags(cmd *cobra.Command, written string) {
+	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "do not ask")
+	c.AddFlags(cmd, "`format` of what is "+written,
+		"`none`, client (write nothing) or server (have the API server check it, and write nothing)")
+	c.wants.AddFlags(cmd)
+}
+
+// connect takes the streams of the command line, and returns clients.
+func (c *command) connect(cmd *cobra.Command, connection *cli.Connection) (*cli.Clients, error) {
+	c.in, c.out, c.notes = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+	return connection.Clients(c.notes)
+}
+
+// served returns an error if the API server does not serve a resource of Tollgate.
+func (c *command) served(ctx context.Context, clients *cli.Clients, resource schema.GroupResource, kinds string) error {
+	_, err := clients.Version(ctx, resource, v1alpha1.GroupVersion.Version)
+	if errors.Is(err, cli.ErrNotServed) {
+		return fmt.Errorf("the API server does not serve %s: Tollgate holds nothing here until its CustomResourceDefinitions are installed, and it runs", kinds)
+	}
+	return err
+}
+
+// read returns the cluster, and the list of the pods that have to leave.
+func (c *command) read(ctx context.Context, clients *cli.Clients) (*evictions.Cluster, *state.Cluster, error) {
+	shown, found, err := evictions.Read(ctx, clients, c.clock.Now(), c.wants)
+	clients.Progress.End()
+	return shown, found, err
+}
+
+// confirm asks a question, except in a dry run and with --yes. If the answer is no, the error says
+// what was not done.
+func (c *command) confirm(ctx context.Context, question, notDone string) error {
+	if c.DryRun != cli.DryRunNone || c.yes {
+		return nil
+	}
+	if !cli.Terminal(c.in) {
+		return errors.New("nobody can be asked, since the input is no terminal: give --yes")
+	}
+	agreed, err := cli.Ask(ctx, c.in, c.notes, question)
+	if err == nil && !agreed {
+		err = errors.New(notDone)
+	}
+	return err
+}
+
+// print writes an object that was created, configured or deleted, as done says.
+func (c *command) print(object *unstructured.Unstructured, done string) (err error) {
+	object.SetManagedFields(nil) // as kubectl shows objects
+	switch c.Format {
+	case "yaml", "json":
+		if c.Format == "yaml" {
+			_, err = io.WriteString(c.out, "---\n")
+		}
+		if err == nil {
+			err = cli.Print(c.out, c.Format, object.Object)
+		}
+	default:
+		_, err = io.WriteString(c.out, c.Line(object, done))
+	}
+	if err != nil {
+		return fmt.Errorf("write what was %s: %w", done, err)
+	}
+	return nil
+}
+
+// unstructuredOf returns an object for the dynamic client, without its status.
+func unstructuredOf(object any) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("encode object: %w", err)
+	}
+	delete(fields, "status")
+	return &unstructured.Unstructured{Object: fields}, nil
+}

@@ -1,0 +1,136 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
+)
+
+// releaseCommand is one run of the command release.
+type releaseCommand struct {
+	command
+
+	policy string
+	// pods is the number of pods that are let go, 0 for the number held.
+	pods   int32
+	expiry time.Duration
+}
+
+// NewReleaseCommand returns the command release.
+func NewReleaseCommand() *cobra.Command {
+	c := &releaseCommand{command: command{clock: clock.RealClock{}}}
+	cmd := &cobra.Command{
+		Use:   "release POLICY",
+		Short: "Let the pods go that the breaker of an EvictionPolicy holds",
+		Long: `Create an EvictionApproval for the breaker of an EvictionPolicy. It lets pods leave whatever their
+taints are, also taints that drivers publish in ResourceSlices. "kubectl tollgate approve" lets pods
+leave because of one taint alone.
+
+The command shows the held pods, asks for confirmation, and releases that number of pods. --pods sets
+another number. The breakers of other policies still hold their pods, and so do a pause, a protection
+and a PodDisruptionBudget. The breaker holds further pods as before.
+
+The exit code is 1 after an error or if you do not confirm, and otherwise 0. You need the rights for
+"kubectl tollgate evictions", and the verb create on evictionapprovals of the API group
+tollgate.dev.`,
+		Example: `  kubectl tollgate release default
+  kubectl tollgate release default --pods 20 --for 30m --yes`,
+		Args: cobra.ExactArgs(1),
+	}
+	connection := cli.ConnectToAll(cmd)
+	c.addFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := c.complete(args); err != nil {
+			return err
+		}
+		clients, err := c.connect(cmd, connection)
+		if err != nil {
+			return err
+		}
+		return c.run(cmd.Context(), clients)
+	}
+	return cmd
+}
+
+func (c *releaseCommand) addFlags(cmd *cobra.Command) {
+	cmd.Flags().Int32Var(&c.pods, "pods", 0, "maximum `number` of pods that may leave; 0 for the number of held pods")
+	cmd.Flags().DurationVar(&c.expiry, "for", time.Hour, "`duration` for which the release can be used")
+	c.command.addFlags(cmd, "created")
+}
+
+func (c *releaseCommand) complete(args []string) error {
+	c.policy = args[0]
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	return validTerms(c.pods, c.expiry)
+}
+
+// run shows the held pods, asks for confirmation, and creates the approval.
+func (c *releaseCommand) run(ctx context.Context, clients *cli.Clients) error {
+	if err := c.served(ctx, clients, approvalResource, "EvictionApprovals"); err != nil {
+		return err
+	}
+	now := c.clock.Now()
+	shown, cluster, err := c.read(ctx, clients)
+	if err != nil {
+		return err
+	}
+	if _, err := (target{"", c.policy}).check(cluster); err != nil {
+		return err
+	}
+	held := shown.List(now, &evictions.Filter{})
+	held = slices.DeleteFunc(held, func(e evictions.Eviction) bool {
+		return e.Hold.Reason != checks.BreakerTripped || e.Hold.By != "EvictionPolicy/"+c.policy
+	})
+	if len(held) == 0 {
+		return fmt.Errorf("the breaker of EvictionPolicy %s holds no pod", c.policy)
+	}
+	most := c.pods
+	if most == 0 {
+		most = int32(min(len(held), math.MaxInt32)) //nolint:gosec // It is bounded.
+	}
+	sentence := fmt.Sprintf("EvictionPolicy %s: %s; up to %s may go, until %s",
+		c.policy, heldPods(held), cli.Counted(int(most), "pod"), now.Add(c.expiry).UTC().Format(time.RFC3339))
+	if err := cli.WriteWrapped(c.notes, "", append(cluster.Missing(), sentence)); err != nil {
+		return err
+	}
+	if err := c.confirm(ctx, "Release?", "nothing was released"); err != nil {
+		return err
+	}
+	return c.approve(ctx, clients, &v1alpha1.EvictionApproval{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: generatedName(c.policy)},
+		Spec: v1alpha1.EvictionApprovalSpec{
+			EvictionPolicy: c.policy, MaxPods: most, ExpiresAfter: metav1.Duration{Duration: c.expiry},
+		},
+	})
+}
+
+// heldPods returns the number of held pods, and the names of the first.
+func heldPods(held []evictions.Eviction) string {
+	const most = 5
+	text := cli.Counted(len(held), "pod") + " held"
+	if len(held) == 0 {
+		return text
+	}
+	var names []string
+	for _, e := range held[:min(len(held), most)] {
+		names = append(names, e.String())
+	}
+	if more := len(held) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return text + " (" + strings.Join(names, ", ") + ")"
+}
