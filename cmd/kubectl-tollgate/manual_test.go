@@ -83,6 +83,7 @@ func examples() map[string][]example {
 		"kubectl tollgate evictions": {
 			{"kubectl tollgate evictions -A", "internal/evictions/testdata/table.txt"},
 		},
+		"kubectl tollgate status":  {{"kubectl tollgate status", "internal/status/testdata/status.txt"}},
 		"kubectl tollgate pause":   {{"kubectl tollgate pause all", "internal/operate/testdata/pause.txt"}},
 		"kubectl tollgate resume":  {{"kubectl tollgate resume all --yes", "internal/operate/testdata/resume.txt"}},
 		"kubectl tollgate release": {{"kubectl tollgate release default --pods 3 --dry-run", "internal/operate/testdata/release.txt"}},

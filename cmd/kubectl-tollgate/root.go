@@ -16,6 +16,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/export"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/operate"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/preview"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/status"
 )
 
 // newRootCommand returns the root command, which is named as users type it.
@@ -31,7 +32,7 @@ Tollgate's admission and eviction.`,
 	}
 	settings.AddVersion(root)
 	root.AddCommand(
-		preview.NewCommand(), preview.NewTaintCommand(), preview.NewUntaintCommand(), devices.NewCommand(), evictions.NewCommand(),
+		status.NewCommand(), preview.NewCommand(), preview.NewTaintCommand(), preview.NewUntaintCommand(), devices.NewCommand(), evictions.NewCommand(),
 		operate.NewPauseCommand(), operate.NewResumeCommand(), operate.NewReleaseCommand(), operate.NewApproveCommand(), explain.NewCommand(), check.NewCommand(), export.NewCommand(),
 	)
 	return root

@@ -36,6 +36,7 @@ var crowded = []string{
 	"taint device " + taint + " --yes --allow-unpublished --dry-run=server",
 	"untaint device gpu.example.com example.com/broken",
 	"devices",
+	"status",
 	"evictions -A",
 	"evictions -A -o json",
 	"approve node node-1 --taint " + crowdedKey + " --pods 3 --yes --dry-run=server",

@@ -29,15 +29,15 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// stopEvictions is the name of the EvictionPolicy that pauses all evictions.
-const stopEvictions = "stop-evictions"
+// StopEvictions is the name of the EvictionPolicy that pauses all evictions.
+const StopEvictions = "stop-evictions"
 
 // stopAll returns the EvictionPolicy that pauses all evictions. "*" selects no taints of Kubernetes
 // itself, so their keys are listed.
 func stopAll() *v1alpha1.EvictionPolicy {
 	return &v1alpha1.EvictionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EvictionPolicy"},
-		ObjectMeta: metav1.ObjectMeta{Name: stopEvictions},
+		ObjectMeta: metav1.ObjectMeta{Name: StopEvictions},
 		Spec: v1alpha1.EvictionPolicySpec{
 			Priority: math.MaxInt32, Paused: true,
 			Taints: []v1alpha1.TaintSelector{
@@ -125,7 +125,7 @@ func (c *pauseCommand) build(cmd *cobra.Command, run func(context.Context, *cli.
 func (c *pauseCommand) complete(args []string) error {
 	switch kind := strings.ToLower(strings.Join(args[:min(len(args), 1)], "")); {
 	case kind == "all" && len(args) == 1:
-		c.policy, c.all = stopEvictions, true
+		c.policy, c.all = StopEvictions, true
 	case slices.Contains(policyNames, kind) && len(args) == 2:
 		c.policy = args[1]
 	default:
@@ -150,7 +150,7 @@ func (c *pauseCommand) pause(ctx context.Context, clients *cli.Clients) error {
 	case err != nil:
 		return err
 	case c.all && !isStopAll(policy):
-		return fmt.Errorf("EvictionPolicy %s exists, and does not select all taints with priority %d: change or delete it first", stopEvictions, math.MaxInt32)
+		return fmt.Errorf("EvictionPolicy %s exists, and does not select all taints with priority %d: change or delete it first", StopEvictions, math.MaxInt32)
 	case policy.Spec.Paused:
 		return c.print(object, "paused already")
 	}
@@ -178,7 +178,7 @@ func (c *pauseCommand) create(ctx context.Context, client dynamic.ResourceInterf
 	if c.DryRun != cli.DryRunClient {
 		object, err = client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager, DryRun: c.RequestDryRun()})
 		if err != nil {
-			return cli.Failed(err, "create EvictionPolicy "+stopEvictions, "create", state.PolicyResource)
+			return cli.Failed(err, "create EvictionPolicy "+StopEvictions, "create", state.PolicyResource)
 		}
 	}
 	return c.print(object, "created, all evictions are paused")
@@ -193,7 +193,7 @@ func (c *pauseCommand) resume(ctx context.Context, clients *cli.Clients) error {
 	object, policy, err := c.get(ctx, client)
 	switch {
 	case apierrors.IsNotFound(err) && c.all:
-		return fmt.Errorf("evictions are not paused as a whole: there is no EvictionPolicy %s", stopEvictions)
+		return fmt.Errorf("evictions are not paused as a whole: there is no EvictionPolicy %s", StopEvictions)
 	case err != nil:
 		return err
 	case !policy.Spec.Paused:

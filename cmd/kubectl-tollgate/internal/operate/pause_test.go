@@ -73,7 +73,7 @@ func TestPausesAndResumesAllEvictions(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "evictionpolicy.tollgate.dev/stop-evictions created, all evictions are paused\n", out)
 	require.Empty(t, notes)
-	require.True(t, policyOf(t, clients, stopEvictions).Spec.Paused)
+	require.True(t, policyOf(t, clients, StopEvictions).Spec.Paused)
 
 	out, _, err = runs(t, clients, "pause all")
 	require.NoError(t, err)
@@ -83,14 +83,14 @@ func TestPausesAndResumesAllEvictions(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "evictionpolicy.tollgate.dev/stop-evictions deleted, evictions go on (dry run)\n", out)
 	require.Equal(t, "EvictionPolicy stop-evictions pauses 12 pods; without the pause: 12 Held\n", unwrapped(notes))
-	require.NotNil(t, policyOf(t, clients, stopEvictions))
+	require.NotNil(t, policyOf(t, clients, StopEvictions))
 
 	_, _, err = runs(t, clients, "resume all")
 	require.EqualError(t, err, "nobody can be asked, since the input is no terminal: give --yes")
 	out, _, err = runs(t, clients, "resume all --yes")
 	require.NoError(t, err)
 	require.Equal(t, "evictionpolicy.tollgate.dev/stop-evictions deleted, evictions go on\n", out)
-	require.Nil(t, policyOf(t, clients, stopEvictions))
+	require.Nil(t, policyOf(t, clients, StopEvictions))
 	_, _, err = runs(t, clients, "resume all --yes")
 	require.EqualError(t, err, "evictions are not paused as a whole: there is no EvictionPolicy stop-evictions")
 }
@@ -153,7 +153,7 @@ func TestAPolicyOfTheUserIsNotTakenForThatOfPause(t *testing.T) {
 			} else {
 				require.ErrorContains(t, err, c.want)
 			}
-			require.Equal(t, c.want == "", policyOf(t, clients, stopEvictions).Spec.Paused)
+			require.Equal(t, c.want == "", policyOf(t, clients, StopEvictions).Spec.Paused)
 		})
 	}
 }
@@ -226,7 +226,7 @@ func TestRefusesWhatItCannotPauseOrRelease(t *testing.T) {
 			require.ErrorContains(t, err, want)
 			require.Equal(t, cli.ExitError, cli.ExitCode(err))
 			require.Empty(t, created(t, clients))
-			require.Nil(t, policyOf(t, clients, stopEvictions))
+			require.Nil(t, policyOf(t, clients, StopEvictions))
 		})
 	}
 	for _, line := range []string{"pause all", "resume all", "release default"} {
@@ -262,5 +262,5 @@ func TestAPauseNeedsNoRightToReadPods(t *testing.T) {
 	})
 	_, _, err := runs(t, clients, "pause all")
 	require.NoError(t, err)
-	require.True(t, policyOf(t, clients, stopEvictions).Spec.Paused)
+	require.True(t, policyOf(t, clients, StopEvictions).Spec.Paused)
 }

@@ -217,6 +217,10 @@ type Tollgate struct {
 	Terms settings.Eviction
 	// Told is true if Terms are those of the Lease.
 	Told bool
+	// Leader is the replica that holds the Lease, and Renewed when it renewed the Lease; zero if not
+	// known or none.
+	Leader  string
+	Renewed time.Time
 	// lack is a sentence for Missing, if any.
 	lack string
 }
@@ -253,6 +257,9 @@ func ReadTollgate(ctx context.Context, clients *cli.Clients, namespace string, n
 		return found, nil
 	case err != nil:
 		return Tollgate{}, cli.Failed(err, "read Lease "+name, "get", leaseResource)
+	}
+	if spec := &lease.Spec; spec.HolderIdentity != nil && spec.RenewTime != nil {
+		found.Leader, found.Renewed = *spec.HolderIdentity, spec.RenewTime.Time
 	}
 	if terms, err := settings.ParseEviction(lease.Labels); err != nil {
 		found.lack = fmt.Sprintf("Lease %s does not say how Tollgate evicts (%v): the answer is for the default configuration", name, err)

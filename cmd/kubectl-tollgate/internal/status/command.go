@@ -1,0 +1,90 @@
+// Package status is the command that shows the state of Tollgate and of the evictions on one screen.
+package status
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/utils/clock"
+
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
+)
+
+// command is one run of the command.
+type command struct {
+	cli.Output
+
+	wants      state.Wants
+	clock      clock.PassiveClock
+	out, notes io.Writer
+}
+
+// NewCommand returns the command.
+func NewCommand() *cobra.Command {
+	c := &command{clock: clock.RealClock{}}
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what Tollgate does and what it holds, on one screen",
+		Long: `Show whether Tollgate runs and in which mode, its webhooks, its policies, the tainted nodes and
+devices, and how many pods have to leave, in the states of "kubectl tollgate evictions". Below that,
+the command lists what needs attention: policies that are paused or not ready, and what holds pods,
+with the command that lets them go.
+
+The exit code is 1 after an error, and otherwise 0. You need the verb list on pods and nodes. The
+command shows more with the rights for "kubectl tollgate evictions", with the verb list on the
+policies of the API group tollgate.dev, and with get on the webhook configurations named tollgate.`,
+		Example: `  kubectl tollgate status
+  kubectl tollgate status -o json`,
+		Args: cobra.NoArgs,
+	}
+	connection := cli.ConnectToAll(cmd)
+	c.addFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c.out, c.notes = cmd.OutOrStdout(), cmd.ErrOrStderr()
+		if err := c.Validate(); err != nil {
+			return err
+		}
+		clients, err := connection.Clients(c.notes)
+		if err != nil {
+			return err
+		}
+		return c.run(cmd.Context(), clients)
+	}
+	return cmd
+}
+
+func (c *command) addFlags(cmd *cobra.Command) {
+	c.AddFlag(cmd, "`format`", "text", "yaml", "json")
+	c.wants.AddFlags(cmd)
+}
+
+// run reads the cluster and writes its state.
+func (c *command) run(ctx context.Context, clients *cli.Clients) error {
+	now := c.clock.Now()
+	shown, found, err := evictions.Read(ctx, clients, now, c.wants)
+	if err != nil {
+		return err
+	}
+	d := document{APIVersion: "tollgate.dev/v1alpha1", Kind: "Status", Tollgate: tollgateOf(&found.Tollgate), Evictions: map[evictions.State]int{}}
+	if d.Webhooks, err = readWebhooks(ctx, clients, found); err != nil {
+		return err
+	}
+	if d.Policies, err = readPolicies(ctx, clients, found); err != nil {
+		return err
+	}
+	clients.Progress.End()
+	list := shown.List(now, &evictions.Filter{})
+	for _, e := range list {
+		d.Evictions[e.State]++
+	}
+	d.Taints = taintsOf(found.Tracker)
+	d.Attention = append(d.attention(), evictions.Notes(list, now)...)
+	d.Missing = found.Missing()
+	if c.Format != "text" {
+		return cli.WriteDocument(c.out, c.Format, "  ", d)
+	}
+	return d.write(c.out, now)
+}
