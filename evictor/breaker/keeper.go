@@ -125,8 +125,11 @@ func (k *Keeper) tripped() []types.UID {
 // A breaker that is released wakes the pods that it held, whichever replica wrote that.
 func (k *Keeper) reconcile(ctx context.Context, uid types.UID) (time.Duration, error) {
 	l, pause, held := k.due(uid)
-	if l == nil || pause > 0 {
-		return pause, nil
+	switch {
+	case l == nil:
+		return 0, nil
+	case pause > 0:
+		return 0, controller.DelayError(pause)
 	}
 	pause, err := k.check(ctx, l)
 	if err != nil {

@@ -86,6 +86,29 @@ func TestI02PodsThatWaitAfterALostWriteCostFewReads(t *testing.T) {
 	})
 }
 
+// Pods that ask do not have an API server that fails asked more often.
+func TestI02PodsThatWaitWhileWritesFailCostFewRequests(t *testing.T) {
+	led(t, bounded(2, time.Hour), func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		settle(time.Second)
+		s.mu.Lock()
+		s.fault = func(bool) fault { return fault{refused: true} }
+		s.mu.Unlock()
+		before := s.requests()
+		const outage = time.Minute
+		for begun := time.Now(); time.Since(begun) < outage; time.Sleep(20 * time.Millisecond) {
+			require.NotZero(t, r.Ask(newUID(), r.policies("p"), cause).Wait)
+		}
+		doubled := 7 // From retryBase to retryMax.
+		require.LessOrEqual(t, s.requests()-before, 2*(doubled+int(outage/retryMax)))
+		s.mu.Lock()
+		s.fault = nil
+		s.mu.Unlock()
+		settle(retryMax + time.Second)
+		r.goes(t, 2, "p")
+	})
+}
+
 func TestTheWorkerOfAPolicyThatIsGoneEnds(t *testing.T) {
 	led(t, bounded(5, time.Minute), func(t *testing.T, s *store, r *replica) {
 		t.Helper()
