@@ -144,6 +144,28 @@ func TestJ01APodThatOneBreakerHoldsCountsForTheOthersThatBindIt(t *testing.T) {
 	})
 }
 
+// A breaker that was released during a pause would let pods go at its end that nobody approved.
+func TestJ01APauseReleasesNoBreaker(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(w *world) {
+		w.setPolicy(newPolicy("p", bounded))
+		w.start()
+		w.setNode("n", noExecute("gpu"), noExecute("disk"))
+		w.setPod(newPod("a", "n"))
+		w.pass(time.Second)
+		w.holds(checks.BreakerTripped, 1)
+		w.setPolicy(newPolicy("stop", func(spec *v1alpha1.EvictionPolicySpec) { spec.Priority, spec.Paused = 9, true }))
+		for range 3 {
+			w.pass(time.Minute)
+			w.holds(checks.Paused, 1)
+			require.Equal(t, map[types.UID]int{"p-policy-uid": 1}, w.evictor.HeldByPolicy())
+		}
+		w.dropPolicy("stop")
+		w.pass(time.Second)
+		w.holds(checks.BreakerTripped, 1)
+	})
+}
+
 // TestPoliciesThatChangeWhileAPodIsJudged has a policy be released after a worker has
 // read it and before what it holds is in the state.
 func TestPoliciesThatChangeWhileAPodIsJudged(t *testing.T) {

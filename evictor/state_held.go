@@ -59,6 +59,7 @@ func (s *state) hold(key tracker.Key, holds []hold, now time.Time) {
 		before, after := s.held.pods[key], &heldPod{holds: holds, since: now}
 		if before != nil {
 			after.since = before.since
+			after.inherit(before)
 		}
 		s.held.set(key, after)
 		if before != nil && slices.EqualFunc(before.holds, holds, sameHold) {
@@ -66,6 +67,18 @@ func (s *state) hold(key tracker.Key, holds []hold, now time.Time) {
 		}
 		return e.rules
 	})
+}
+
+// inherit has paused reasons keep the breakers that held them: these hold the pod again when the
+// pause ends, and would be released meanwhile if they did not count it.
+func (h *heldPod) inherit(before *heldPod) {
+	for i := range h.holds {
+		paused := &h.holds[i]
+		at := slices.IndexFunc(before.holds, func(was hold) bool { return was.carrier == paused.carrier && was.taint == paused.taint })
+		if at >= 0 && paused.Reason == checks.Paused {
+			paused.Breakers = before.holds[at].Breakers
+		}
+	}
 }
 
 // sameHold reports whether two holds belong to the same groups. The author is compared too: a
@@ -137,8 +150,8 @@ func (e *Evictor) Held() []Held {
 	return list
 }
 
-// HeldByPolicy returns the number of pods that breakers hold, by the UID of each policy whose
-// breaker binds them.
+// HeldByPolicy returns the number of pods that breakers hold, or held before their policy was
+// paused, by the UID of each policy whose breaker needs room for them.
 func (e *Evictor) HeldByPolicy() map[types.UID]int {
 	s := e.state
 	s.mu.Lock()

@@ -60,7 +60,7 @@ func (k *Keeper) ask(p *permit, policies []*eviction.Policy, approvals []*v1alph
 		}
 	}
 	if wait > 0 {
-		return checks.Answer{Wait: wait}
+		return p.waits(wait)
 	}
 	ledgers, holder := k.ledgersFor(p.breakers, approvals)
 	if holder != nil {
@@ -77,7 +77,7 @@ func (k *Keeper) ask(p *permit, policies []*eviction.Policy, approvals []*v1alph
 		}
 	}
 	if wait > 0 {
-		return checks.Answer{Wait: wait}
+		return p.waits(wait)
 	}
 	for _, l := range ledgers {
 		p.reservations[l] = l.reservations.take(p.at)
@@ -92,8 +92,17 @@ func (k *Keeper) await(l *ledger, now time.Time) time.Duration {
 	return max(l.pause.Sub(now), 0) + min(writeTakes+time.Duration(l.waiting)*spread, longestWait)
 }
 
-// hold returns the hold by the breaker of a policy. It counts the pod for the other breakers as well: otherwise they
-// would be released, and trip again.
+// waits returns that the pod has to wait. It is not held then, so that the breakers do not know for a while how many
+// pods they hold.
+func (p *permit) waits(wait time.Duration) checks.Answer {
+	for _, l := range p.breakers {
+		l.incompleteAt = p.at
+	}
+	return checks.Answer{Wait: wait}
+}
+
+// hold returns the hold by the breaker of a policy. It names the other breakers that have not counted the pod as well:
+// otherwise they would be released, and trip again.
 func (p *permit) hold(by *eviction.Policy) *checks.Hold {
 	hold := checks.NewHold(checks.BreakerTripped, by)
 	for _, l := range p.breakers {

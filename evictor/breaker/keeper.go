@@ -20,9 +20,17 @@ const (
 	// retryBase and retryMax bound the wait after a request that failed.
 	retryBase = 50 * time.Millisecond
 	retryMax  = 5 * time.Second
+	// longestPause bounds the wait that the API server may ask for.
+	longestPause = time.Minute
 	// leadingPause is the wait of a pod that asks while this replica does not lead.
 	leadingPause = time.Second
 )
+
+// queueName is the name label of the workqueue metrics.
+const queueName = "tollgate-breakers"
+
+// approvalsKey is the key of the queue for the list of approvals; the other keys are UIDs.
+const approvalsKey types.UID = ""
 
 // Keeper keeps the breakers of EvictionPolicies. Its methods are safe for concurrent use. They do
 // not block, except Start.
@@ -45,7 +53,7 @@ func New(options Options) *Keeper {
 	k.queue = controller.New(
 		controller.Base{Local: options.Local, Leads: options.Leads, Timeout: options.Timeout},
 		controller.Options[types.UID]{
-			Name: "tollgate-breakers", Workers: workers, RetryBase: retryBase, RetryMax: retryMax,
+			Name: queueName, Workers: workers, RetryBase: retryBase, RetryMax: retryMax,
 			Started: k.PoliciesChanged, Reconcile: k.reconcile,
 		},
 	)
@@ -88,6 +96,7 @@ func (k *Keeper) PoliciesChanged() {
 	for _, policy := range policies {
 		k.ledger(policy.UID, policy.Name, false)
 	}
+	k.queue.Add(approvalsKey)
 	for uid := range k.ledgers {
 		k.queue.Add(uid)
 	}
@@ -124,6 +133,10 @@ func (k *Keeper) tripped() []types.UID {
 // reconcile checks a ledger, unless the ledger pauses. It returns after how long to check it again.
 // A breaker that is released wakes the pods that it held, whichever replica wrote that.
 func (k *Keeper) reconcile(ctx context.Context, uid types.UID) (time.Duration, error) {
+	if uid == approvalsKey {
+		k.refreshApprovals(ctx)
+		return activePause, nil
+	}
 	l, pause, held := k.due(uid)
 	switch {
 	case l == nil:
@@ -131,18 +144,23 @@ func (k *Keeper) reconcile(ctx context.Context, uid types.UID) (time.Duration, e
 	case pause > 0:
 		return 0, controller.DelayError(pause)
 	}
-	pause, err := k.check(ctx, l)
+	err := controller.Contain(ctx, queueName, func() (err error) {
+		pause, err = k.check(ctx, l)
+		return err
+	})
 	if err != nil {
-		pause = k.queue.Backoff(uid, err)
+		pause = min(k.queue.Backoff(uid, err), longestPause)
 		logFailure(ctx, l, err)
 	}
 	l.failed = err != nil
 	again := k.schedule(l, pause)
-	k.refreshApprovals(ctx)
 	tripped := k.tripped()
 	k.options.Metrics.tripped.Set(float64(len(tripped)))
-	if held && !slices.Contains(tripped, uid) {
+	switch holds := slices.Contains(tripped, uid); {
+	case held && !holds:
 		k.evictor.WakeHeld(uid)
+	case holds && !held:
+		k.queue.Add(approvalsKey)
 	}
 	if err != nil {
 		return 0, controller.DelayError(pause)

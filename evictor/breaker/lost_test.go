@@ -109,7 +109,7 @@ func TestI02PodsThatWaitWhileWritesFailCostFewRequests(t *testing.T) {
 	})
 }
 
-func TestTheWorkerOfAPolicyThatIsGoneEnds(t *testing.T) {
+func TestTheLedgerOfAPolicyThatIsGoneIsDropped(t *testing.T) {
 	led(t, bounded(5, time.Minute), func(t *testing.T, s *store, r *replica) {
 		t.Helper()
 		gone, _ := r.try(1, "p")

@@ -45,6 +45,22 @@ func TestTwoBreakersThatHoldTheSamePodsAreReleasedWhenThesePodsFit(t *testing.T)
 	})
 }
 
+// Pods that have to wait are held by no breaker, until they ask again.
+func TestABreakerIsNotReleasedWhilePodsWaitForAnother(t *testing.T) {
+	bothTripped(t, func(t *testing.T, s *store, r *replica) {
+		t.Helper()
+		settle(2 * time.Minute)
+		s.change("p", bounded(100, time.Minute))
+		require.NotZero(t, r.Ask(newUID(), r.policies("p", "q"), cause).Wait, "the new limit of p is not read yet")
+		r.locked(func() { r.held[uidP], r.held[uidQ] = 0, 0 })
+		settle(2 * time.Second)
+		require.NotNil(t, s.status("q").Breaker.Tripped, "pods that wait are not counted yet")
+		r.locked(func() { r.held[uidQ] = 9 })
+		settle(10 * time.Minute)
+		require.NotNil(t, s.status("q").Breaker.Tripped)
+	})
+}
+
 func TestAHoldNamesAllBreakersThatHaveToCountThePod(t *testing.T) {
 	bothTripped(t, func(t *testing.T, s *store, r *replica) {
 		t.Helper()

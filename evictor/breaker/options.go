@@ -63,7 +63,7 @@ type Lease struct {
 // block.
 type evictor interface {
 	// HeldByPolicy returns how many pods breakers hold, by the UID of each policy whose breaker
-	// binds them. It is complete once Settled reports that all pods have been decided about in
+	// needs room for them. It is complete once Settled reports that all pods have been decided about in
 	// this term of leadership.
 	HeldByPolicy() map[types.UID]int
 	Settled() bool

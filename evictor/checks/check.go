@@ -54,7 +54,8 @@ type Hold struct {
 	// empty for none.
 	Policy     types.UID
 	PolicyName string
-	// Breakers are the UIDs of all policies whose breakers bind the pod, if a breaker holds it.
+	// Breakers are the UIDs of the policies whose breakers need room for the pod, if a breaker
+	// holds it, or held it before its policy was paused.
 	Breakers []types.UID
 	// Again is the maximum time until the pod is checked again.
 	Again time.Duration

@@ -1,6 +1,7 @@
 package preview
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tollgate-dev/tollgate/evictor/decide"
@@ -10,8 +11,11 @@ import (
 // Hit is one taint because of which a pod has to leave. In contrast to a reason of the
 // evictor, there is a hit for each device that carries the taint.
 type Hit struct {
-	*decide.Reason
-
+	Taint *tracker.Taint
+	// Driver is the driver of the device, empty for a taint of a node.
+	Driver string
+	// At is when the pod has to leave because of it.
+	At time.Time
 	// Came is true if the pod came to a node that had the taint, so that no write hit the pod.
 	Came bool
 }
@@ -29,10 +33,19 @@ func hits(rules decide.Rules, treatments treatments, situation *tracker.Situatio
 	for i := range reasons {
 		if reason := &reasons[i]; !treatments.of(pod, reason).Protected {
 			came := reason.Taint.Source.Kind == tracker.SourceNode && pod.Bound.After(reason.Taint.Appeared())
-			found = append(found, Hit{reason, came})
+			found = append(found, Hit{Taint: sharedTaint(situation, reason), Driver: reason.Device.Driver, At: reason.At, Came: came})
 		}
 	}
 	return found
+}
+
+// sharedTaint returns the taint of a reason in a situation, which shares it with those of other pods.
+func sharedTaint(situation *tracker.Situation, reason *decide.Reason) *tracker.Taint {
+	if !reason.Taint.Source.Kind.OnDevice() {
+		return &situation.Taints[reason.Position]
+	}
+	at := slices.IndexFunc(situation.Devices, func(d tracker.TaintedDevice) bool { return d.ID == reason.Device && d.Claim == reason.Claim })
+	return &situation.Devices[at].Taints[reason.Position]
 }
 
 // Struck is a pod that a write hits, with the hits before and after the write.
@@ -69,11 +82,11 @@ func (s *Struck) Taints(governs func(*Hit) bool, now time.Time) []*tracker.Taint
 	for i := range s.after {
 		hit := &s.after[i]
 		same := func(h *Hit) bool {
-			return h.Device.Driver == hit.Device.Driver && h.Taint.Author().Kind == hit.Taint.Author().Kind && h.Taint.Key == hit.Taint.Key &&
+			return h.Driver == hit.Driver && h.Taint.Author().Kind == hit.Taint.Author().Kind && h.Taint.Key == hit.Taint.Key &&
 				h.Taint.Value == hit.Taint.Value
 		}
 		if governs(hit) && hastened(s.before, same, hit.At, now) {
-			taints = append(taints, &hit.Taint)
+			taints = append(taints, hit.Taint)
 		}
 	}
 	return taints

@@ -171,7 +171,7 @@ func taintOf(hit *Hit) taint.Taint {
 		Target: v1alpha1.TaintTargetNode, Key: hit.Taint.Key, Value: hit.Taint.Value, Effect: hit.Taint.Effect,
 	}
 	if hit.Taint.Source.Kind.OnDevice() {
-		taint.Target, taint.Driver = v1alpha1.TaintTargetDevice, hit.Device.Driver
+		taint.Target, taint.Driver = v1alpha1.TaintTargetDevice, hit.Driver
 	}
 	return taint
 }

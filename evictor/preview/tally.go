@@ -58,7 +58,7 @@ func (t *tally) lately(pod tracker.Key, hits []Hit) {
 	var taints []*tracker.Taint
 	for i := range hits {
 		if hit := &hits[i]; !hit.Came && !hit.Taint.Written(t.now).Before(since) && t.query.Governs(hit) {
-			taints = append(taints, &hit.Taint)
+			taints = append(taints, hit.Taint)
 		}
 	}
 	t.add(pod, taints)
