@@ -38,7 +38,8 @@ kubectl tollgate devices
 ` + "```" + `
 
 The commands read the cluster with your rights, and decide with the functions of Tollgate's admission and eviction.
-Without Tollgate in the cluster, they show what Kubernetes alone does. Only ` + "`approve`" + ` needs a running Tollgate.
+Without Tollgate in the cluster, they show what Kubernetes alone does. Only ` + "`approve`" + `, ` + "`pause`" + `, ` + "`resume`" + ` and ` + "`release`" + ` need
+Tollgate.
 
 | exit code | meaning |
 |---|---|
@@ -83,7 +84,10 @@ func examples() map[string][]example {
 		"kubectl tollgate evictions": {
 			{"kubectl tollgate evictions -A", "internal/evictions/testdata/table.txt"},
 		},
-		"kubectl tollgate status":  {{"kubectl tollgate status", "internal/status/testdata/status.txt"}},
+		"kubectl tollgate status": {{"kubectl tollgate status", "internal/status/testdata/status.txt"}},
+		"kubectl tollgate simulate": {
+			{"kubectl tollgate simulate -f testdata/rack --timeline rack-7.txt", "internal/simulate/testdata/rack.txt"},
+		},
 		"kubectl tollgate pause":   {{"kubectl tollgate pause all", "internal/operate/testdata/pause.txt"}},
 		"kubectl tollgate resume":  {{"kubectl tollgate resume all --yes", "internal/operate/testdata/resume.txt"}},
 		"kubectl tollgate release": {{"kubectl tollgate release default --pods 3 --dry-run", "internal/operate/testdata/release.txt"}},

@@ -16,6 +16,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/export"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/operate"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/preview"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/simulate"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/status"
 )
 
@@ -32,7 +33,7 @@ Tollgate's admission and eviction.`,
 	}
 	settings.AddVersion(root)
 	root.AddCommand(
-		status.NewCommand(), preview.NewCommand(), preview.NewTaintCommand(), preview.NewUntaintCommand(), devices.NewCommand(), evictions.NewCommand(),
+		status.NewCommand(), simulate.NewCommand(), preview.NewCommand(), preview.NewTaintCommand(), preview.NewUntaintCommand(), devices.NewCommand(), evictions.NewCommand(),
 		operate.NewPauseCommand(), operate.NewResumeCommand(), operate.NewReleaseCommand(), operate.NewApproveCommand(), explain.NewCommand(), check.NewCommand(), export.NewCommand(),
 	)
 	return root

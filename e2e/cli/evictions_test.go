@@ -2,6 +2,10 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +66,7 @@ func TestPausedAndProtectedPodsStay(t *testing.T) {
 	require.Equal(t, s.text("spec of EvictionPolicy/NAMESPACE-paused"), rows["paused"].AccordingTo)
 	require.Equal(t, "Protected", rows["safe"].Hold.Reason)
 	notes := unwrapped(s.does(t, "evictions -n NAMESPACE").notes)
-	require.Contains(t, notes, s.text("1 pod held by EvictionPolicy/NAMESPACE-paused: EvictionPolicy NAMESPACE-paused is paused. Set spec.paused to false"))
+	require.Contains(t, notes, s.text("1 pod held by EvictionPolicy/NAMESPACE-paused: EvictionPolicy NAMESPACE-paused is paused. To let them go: kubectl tollgate resume policy NAMESPACE-paused"))
 	require.Contains(t, notes, "They stay until the taint goes, or spec.protect is changed")
 
 	t.Run("a pause that begins holds the pods that come", func(t *testing.T) {
@@ -109,14 +113,28 @@ func TestWhatABreakerHoldsIsLetGoByApprovals(t *testing.T) {
 		s.create(t, podOfApp(name, "web", 0))
 	}
 	s.waitPods(t, 6)
+	timeline := filepath.Join(t.TempDir(), "timeline.txt")
+	require.NoError(t, os.WriteFile(timeline, []byte(s.text("0s node NODE KEY:NoExecute\n")), 0o600))
+	var played struct {
+		Left []struct{ Namespace string }
+		Held []struct{ Namespace, Reason, By string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.does(t, "simulate --timeline "+timeline+" --for 5m -o json").out), &played))
 	s.taint(t)
 	rows := s.waitStates(t, map[string]int{"Held": 4})
+	t.Run("as a simulation before the taint says", func(t *testing.T) {
+		require.Len(t, slices.DeleteFunc(played.Left, func(pod struct{ Namespace string }) bool { return pod.Namespace != s.namespace }), 2)
+		held := slices.DeleteFunc(played.Held, func(pod struct{ Namespace, Reason, By string }) bool { return pod.Namespace != s.namespace })
+		require.Len(t, held, 4)
+		require.Equal(t, "BreakerTripped", held[0].Reason)
+		require.Equal(t, s.text("EvictionPolicy/NAMESPACE-limited"), held[0].By)
+	})
 	for _, r := range rows {
 		require.Equal(t, "BreakerTripped", r.Hold.Reason)
 		require.Equal(t, s.text("EvictionPolicy/NAMESPACE-limited"), r.Hold.By)
 		require.Equal(t, s.text("status of EvictionPolicy/NAMESPACE-limited"), r.AccordingTo)
 	}
-	require.Contains(t, unwrapped(s.does(t, "evictions -n NAMESPACE").notes), s.text("To approve: kubectl tollgate approve policy NAMESPACE-limited"))
+	require.Contains(t, unwrapped(s.does(t, "evictions -n NAMESPACE").notes), s.text("To let them go: kubectl tollgate release NAMESPACE-limited"))
 
 	t.Run("without an answer nothing is approved", func(t *testing.T) {
 		refused, err := s.run(t.Context(), "approve node NODE")

@@ -85,5 +85,5 @@ func TestReasonsHaveTexts(t *testing.T) {
 		require.NotContains(t, reason.Explain("p"), "{")
 	}
 	require.Len(t, Reasons(), len(texts))
-	require.Equal(t, "EvictionPolicy p is paused. Set spec.paused to false to let them go", Paused.Explain("p"))
+	require.Equal(t, "EvictionPolicy p is paused. To let them go: kubectl tollgate resume policy p", Paused.Explain("p"))
 }

@@ -29,9 +29,10 @@ const (
 	Budget Reason = "budget"
 )
 
-// texts explain the reasons, and what ends the hold. {policy} stands for the EvictionPolicy.
+// texts explain the reasons, and what ends the hold. {policy} stands for the EvictionPolicy, and
+// {name} for its name.
 var texts = map[Reason]string{
-	Paused:    "{policy} is paused. Set spec.paused to false to let them go",
+	Paused:    "{policy} is paused. To let them go: kubectl tollgate resume policy {name}",
 	Protected: "{policy} protects them. They stay until the taint goes, or spec.protect is changed",
 	NodesDown: "every node is not ready or unreachable, which is hardly the fault of all of them. They go on when a node is back",
 	Looping: "pods of the same controller are evicted because of it again and again. " +
@@ -74,7 +75,7 @@ func (r Reason) Condition() string {
 // Explain returns why pods are held, and what ends the hold. policy is the name of the EvictionPolicy
 // that holds them, empty for none.
 func (r Reason) Explain(policy string) string {
-	return strings.ReplaceAll(texts[r], "{policy}", "EvictionPolicy "+policy)
+	return strings.NewReplacer("{policy}", "EvictionPolicy "+policy, "{name}", policy).Replace(texts[r])
 }
 
 // FoundByRequest reports whether only an attempt to evict the pod shows that the hold has ended.

@@ -59,7 +59,7 @@ web        waiting    in 2m1s  Waiting    broken of node/node-7
 web        paused     60s ago  Paused     broken of node/node-7; policy stop is paused
 db         protected  stays    Protected  broken of node/node-7; policy keep protects it
 `, out)
-	require.Contains(t, notes, "1 pod held by EvictionPolicy/stop: EvictionPolicy stop is paused. Set spec.paused to false to let them go (according to: spec of EvictionPolicy/stop)\n")
+	require.Contains(t, notes, "1 pod held by EvictionPolicy/stop: EvictionPolicy stop is paused. To let them go: kubectl tollgate resume policy stop (according to: spec of EvictionPolicy/stop)\n")
 
 	out, _, err = shows(t, clients, options{output: cli.Output{Format: "name"}, filter: Filter{Namespace: "db"}})
 	require.NoError(t, err)

@@ -141,6 +141,8 @@ type Cluster struct {
 	Namespaces func(name string) (labels.Labels, bool)
 	// Events has the holds that events report.
 	Events Events
+	// Disruption has what was observed of the nodes so far; nil for nothing.
+	Disruption *checks.NodeDisruption
 
 	// eventNamespace is the namespace of the readable events, empty for all.
 	eventNamespace string
@@ -185,12 +187,12 @@ type Moment struct {
 	now time.Time
 	// Tripped are the times at which breakers tripped, by policy.
 	Tripped    map[types.UID]time.Time
-	disruption checks.NodeDisruption
+	disruption *checks.NodeDisruption
 }
 
 // At returns the cluster as it is at now, to evaluate single pods.
 func (c *Cluster) At(now time.Time) *Moment {
-	m := &Moment{Cluster: c, now: now, Tripped: map[types.UID]time.Time{}}
+	m := &Moment{Cluster: c, now: now, Tripped: map[types.UID]time.Time{}, disruption: cmp.Or(c.Disruption, &checks.NodeDisruption{})}
 	for _, policy := range c.Policies {
 		if breaker := policy.Status.Breaker; breaker != nil && breaker.Tripped != nil {
 			m.Tripped[policy.UID] = breaker.Tripped.Time
@@ -231,6 +233,7 @@ func (m *Moment) Eviction(of *tracker.Situation) (Eviction, bool) {
 // holds, for theirs.
 func (m *Moment) decide(s *tracker.Situation) (Eviction, bool) {
 	var ours []decide.Reason
+	s.Taints = m.disruption.Recount(s.Taints)
 	theirs := m.Rules.Decide(m.now, *s).Because
 	switch m.Terms.Mode {
 	case configv1alpha1.EvictionReplace:

@@ -279,7 +279,7 @@ func Notes(list []Eviction, now time.Time) []string {
 		}
 		text += ": " + hold.Why
 		if breaker {
-			text += ". To approve: kubectl tollgate approve policy " + hold.By[strings.LastIndex(hold.By, "/")+1:]
+			text += ". To let them go: kubectl tollgate release " + hold.By[strings.LastIndex(hold.By, "/")+1:]
 		}
 		notes = append(notes, text+" (according to: "+hold.Word+")")
 	}

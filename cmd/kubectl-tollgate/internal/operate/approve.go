@@ -80,7 +80,7 @@ func (c *approveCommand) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.taint, "taint", "", "only for the taint with this `key`")
 	flags.Int32Var(&c.pods, "pods", 0, "maximum `number` of pods that may leave; 0 for the number of held pods")
 	flags.DurationVar(&c.expiry, "for", time.Hour, "`duration` for which the approval can be used")
-	c.command.addFlags(cmd, "created")
+	c.command.addFlags(cmd, "created", true)
 }
 
 // complete reads the arguments, or returns an error if they or the flags are invalid.

@@ -172,7 +172,7 @@ func (c *approveCommand) ahead(a *approvals) error {
 	}
 	switch {
 	case a.published > 0:
-		return fmt.Errorf("%s held by EvictionPolicy %s because of taints that drivers publish, for which there are no approvals: raise spec.breaker, or create an EvictionApproval with spec.evictionPolicy: %s",
+		return fmt.Errorf("%s held by EvictionPolicy %s because of taints that drivers publish, for which there are no approvals: raise spec.breaker, or run kubectl tollgate release %s",
 			cli.Counted(a.published, "pod"), c.target.name, c.target.name)
 	case c.target.kind == "":
 		return fmt.Errorf("the breaker of EvictionPolicy %s holds no pod%s", c.target.name, ofTaint)

@@ -179,7 +179,7 @@ func TestSaysWhatIsMissing(t *testing.T) {
 		"node n1 --taint other --yes":                 "no pod is held by a breaker for taint other because of node n1: give --taint and --pods for a taint that is yet to come",
 		"policy gentle --yes":                         `evictionpolicies "gentle" not found`,
 		"policy default --taint other --yes":          "the breaker of EvictionPolicy default holds no pod for taint other",
-		"policy default --taint gpu.example.com/sick": "1 pod held by EvictionPolicy default because of taints that drivers publish, for which there are no approvals: raise spec.breaker, or create an EvictionApproval with spec.evictionPolicy: default",
+		"policy default --taint gpu.example.com/sick": "1 pod held by EvictionPolicy default because of taints that drivers publish, for which there are no approvals: raise spec.breaker, or run kubectl tollgate release default",
 		"pod web-0":                                   `cannot approve "pod" web-0: want one of node, rule, patch, policy`,
 		"node n1 -o wide":                             `--output is "wide", want one of name, yaml, json`,
 		"node n1 --dry-run=maybe":                     `--dry-run is "maybe", want one of none, client, server`,

@@ -32,9 +32,12 @@ type command struct {
 	out, notes io.Writer
 }
 
-// addFlags adds the flags that the commands share. Written describes the object of -o.
-func (c *command) addFlags(cmd *cobra.Command, written string) {
-	cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "do not ask")
+// addFlags adds the flags that the commands share. Written describes the object of -o, and asks is
+// true for a command that asks for confirmation.
+func (c *command) addFlags(cmd *cobra.Command, written string, asks bool) {
+	if asks {
+		cmd.Flags().BoolVarP(&c.yes, "yes", "y", false, "do not ask")
+	}
 	c.AddFlags(cmd, "`format` of what is "+written,
 		"`none`, client (write nothing) or server (have the API server check it, and write nothing)")
 	c.wants.AddFlags(cmd)

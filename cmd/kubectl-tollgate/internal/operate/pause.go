@@ -1,7 +1,6 @@
 package operate
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -78,7 +77,7 @@ evictionpolicies of the API group tollgate.dev.`,
 		Example: `  kubectl tollgate pause all
   kubectl tollgate pause policy default`,
 	}
-	return c.build(cmd, c.pause)
+	return c.build(cmd, false, c.pause)
 }
 
 // NewResumeCommand returns the command resume.
@@ -88,7 +87,8 @@ func NewResumeCommand() *cobra.Command {
 		Use:   "resume" + pauseUse,
 		Short: "End a pause of evictions",
 		Long: `End what "kubectl tollgate pause" began. With all, the command deletes the EvictionPolicy
-stop-evictions. With policy, it unsets spec.paused of that EvictionPolicy.
+stop-evictions. With policy, it unsets spec.paused of that EvictionPolicy. The policy stop-evictions
+itself is always deleted: without its pause, it would decide about all evictions.
 
 The command first shows how many pods the policy pauses, and the states that they would have without
 the pause, as "kubectl tollgate evictions" explains them. It asks for confirmation. Due pods leave
@@ -100,14 +100,14 @@ group tollgate.dev.`,
 		Example: `  kubectl tollgate resume all
   kubectl tollgate resume policy default --yes`,
 	}
-	return c.build(cmd, c.resume)
+	return c.build(cmd, true, c.resume)
 }
 
 // build adds the flags of a command, and what it runs.
-func (c *pauseCommand) build(cmd *cobra.Command, run func(context.Context, *cli.Clients) error) *cobra.Command {
+func (c *pauseCommand) build(cmd *cobra.Command, asks bool, run func(context.Context, *cli.Clients) error) *cobra.Command {
 	cmd.Args, cmd.ValidArgs = cobra.RangeArgs(1, 2), []string{"all", "policy"}
 	connection := cli.ConnectToAll(cmd)
-	c.addFlags(cmd, "written")
+	c.addFlags(cmd, "written", asks)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := c.complete(args); err != nil {
 			return err
@@ -127,7 +127,7 @@ func (c *pauseCommand) complete(args []string) error {
 	case kind == "all" && len(args) == 1:
 		c.policy, c.all = StopEvictions, true
 	case slices.Contains(policyNames, kind) && len(args) == 2:
-		c.policy = args[1]
+		c.policy, c.all = args[1], args[1] == StopEvictions
 	default:
 		return fmt.Errorf("cannot pause or resume %q: want all, or policy and the name of an EvictionPolicy", strings.Join(args, " "))
 	}
@@ -140,34 +140,40 @@ func (c *pauseCommand) pause(ctx context.Context, clients *cli.Clients) error {
 	if err != nil {
 		return err
 	}
-	if err := c.warn(ctx, clients); err != nil {
-		return err
-	}
 	object, policy, err := c.get(ctx, client)
 	switch {
 	case apierrors.IsNotFound(err) && c.all:
-		return c.create(ctx, client)
+		err = c.create(ctx, client)
 	case err != nil:
 		return err
 	case c.all && !isStopAll(policy):
-		return fmt.Errorf("EvictionPolicy %s exists, and does not select all taints with priority %d: change or delete it first", StopEvictions, math.MaxInt32)
+		return errForeign
 	case policy.Spec.Paused:
-		return c.print(object, "paused already")
+		err = c.print(object, "paused already")
+	default:
+		err = c.patch(ctx, client, object, true, "paused")
 	}
-	return c.patch(ctx, client, object, true, "paused")
+	if err != nil {
+		return err
+	}
+	return c.warn(ctx, clients)
 }
 
-// isStopAll reports whether a policy selects what stopAll selects, and comes first.
+// errForeign is the error for a policy with the name StopEvictions that pause did not create.
+var errForeign = fmt.Errorf("EvictionPolicy %s is not the one that pause creates (deploy/samples/stop-evictions.yaml): pause, resume or delete it yourself", StopEvictions)
+
+// isStopAll reports whether a policy is the one of stopAll, paused or not.
 func isStopAll(policy *v1alpha1.EvictionPolicy) bool {
-	want, got := stopAll().Spec, policy.Spec
-	selects := func(wanted v1alpha1.TaintSelector) bool {
-		return slices.ContainsFunc(got.Taints, func(t v1alpha1.TaintSelector) bool {
-			t.Target, wanted.Target = cmp.Or(t.Target, v1alpha1.TaintTargetNode), cmp.Or(wanted.Target, v1alpha1.TaintTargetNode)
-			return equality.Semantic.DeepEqual(t, wanted)
-		})
+	want, got := stopAll().Spec, *policy.Spec.DeepCopy()
+	got.Paused = true
+	// The API server fills in defaults.
+	got.Method, got.Mark = want.Method, want.Mark
+	for i := range got.Taints {
+		if got.Taints[i].Target == v1alpha1.TaintTargetNode {
+			got.Taints[i].Target = ""
+		}
 	}
-	missing := slices.ContainsFunc(want.Taints, func(wanted v1alpha1.TaintSelector) bool { return !selects(wanted) })
-	return !missing && got.Priority == want.Priority && got.PodSelector == nil && got.NamespaceSelector == nil
+	return equality.Semantic.DeepEqual(want, got)
 }
 
 func (c *pauseCommand) create(ctx context.Context, client dynamic.ResourceInterface) error {
@@ -196,7 +202,9 @@ func (c *pauseCommand) resume(ctx context.Context, clients *cli.Clients) error {
 		return fmt.Errorf("evictions are not paused as a whole: there is no EvictionPolicy %s", StopEvictions)
 	case err != nil:
 		return err
-	case !policy.Spec.Paused:
+	case c.all && !isStopAll(policy): // Without its pause, it would decide about all evictions.
+		return errForeign
+	case !c.all && !policy.Spec.Paused:
 		return c.print(object, "not paused")
 	}
 	shown, found, err := c.read(ctx, clients)
@@ -261,11 +269,17 @@ func (c *pauseCommand) patch(ctx context.Context, client dynamic.ResourceInterfa
 func (c *pauseCommand) warn(ctx context.Context, clients *cli.Clients) error {
 	found, err := state.ReadTollgate(ctx, clients, c.wants.Lease, c.clock.Now())
 	if err != nil {
-		return err
+		return cli.WriteWrapped(c.notes, "warning: ", []string{"it is not known whether Tollgate runs: " + err.Error()})
 	}
-	var warnings []string
+	var warnings, others []string
 	if lack := found.Lack(); lack != "" {
 		warnings = append(warnings, lack)
+	}
+	if !found.Terms.Nodes {
+		others = append(others, "nodes")
+	}
+	if !found.Terms.Devices {
+		others = append(others, "devices")
 	}
 	switch {
 	case !found.Installed:
@@ -275,8 +289,8 @@ func (c *pauseCommand) warn(ctx context.Context, clients *cli.Clients) error {
 		warnings = append(warnings, "the mode is Observe: Kubernetes evicts, and a pause holds no pod")
 	case !found.Terms.Policies:
 		warnings = append(warnings, "EvictionPolicies are switched off (feature gate EvictionPolicies): a pause holds no pod")
-	case !found.Terms.Nodes || !found.Terms.Devices:
-		warnings = append(warnings, "Kubernetes evicts because of taints of "+map[bool]string{true: "devices", false: "nodes"}[found.Terms.Nodes]+", paused or not")
+	case len(others) > 0:
+		warnings = append(warnings, "Kubernetes evicts because of taints of "+cli.And(others)+", paused or not")
 	}
 	return cli.WriteWrapped(c.notes, "warning: ", warnings)
 }

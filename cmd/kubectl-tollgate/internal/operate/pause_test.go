@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
@@ -40,7 +41,7 @@ func runs(t *testing.T, clients *cli.Clients, line string) (out, notes string, e
 		return stdout.String(), stderr.String(), err
 	}
 	c := &pauseCommand{command: streams}
-	c.addFlags(cmd, "written")
+	c.addFlags(cmd, "written", words[0] == "resume")
 	require.NoError(t, cmd.ParseFlags(words[1:]))
 	if err := c.complete(cmd.Flags().Args()); err != nil {
 		return "", "", err
@@ -132,29 +133,40 @@ func TestTheSampleOfStoppedEvictionsIsWhatPauseCreates(t *testing.T) {
 
 func TestAPolicyOfTheUserIsNotTakenForThatOfPause(t *testing.T) {
 	t.Parallel()
-	const spec = `{priority: 2147483647, paused: false, taints: [{target: Node, key: "*"}, {key: "node.kubernetes.io/*"}, {key: "node.cloudprovider.kubernetes.io/*"}, {target: Device, key: "*"}, {key: mine}]`
+	const spec = `{priority: 2147483647, paused: true, method: Delete, mark: Before, taints: [{target: Node, key: "*"}, {key: "node.kubernetes.io/*"}, {key: "node.cloudprovider.kubernetes.io/*"}, {target: Device, key: "*"}]`
 	const head = `{apiVersion: tollgate.dev/v1alpha1, kind: EvictionPolicy, metadata: {name: stop-evictions, uid: s}, spec: `
 	for sentence, c := range map[string]struct {
 		spec string
-		want string
+		ours bool
 	}{
-		"one that selects more is paused":              {spec + "}", ""},
-		"one of lower priority is not":                 {strings.Replace(spec, "2147483647", "7", 1) + "}", "does not select all taints"},
-		"nor is one that selects fewer taints":         {strings.Replace(spec, `{target: Device, key: "*"}, `, "", 1) + "}", "does not select all taints"},
-		"nor one that selects devices of some drivers": {strings.Replace(spec, `Device, key: "*"`, `Device, key: "*", drivers: [a]`, 1) + "}", "does not select all taints"},
-		"nor one that selects some pods":               {spec + ", podSelector: {matchLabels: {a: b}}}", "does not select all taints"},
+		"the one that the API server filled with defaults is": {spec + "}", true},
+		"one that is not paused any more is too":              {strings.Replace(spec, "paused: true", "paused: false", 1) + "}", true},
+		"one of lower priority is not":                        {strings.Replace(spec, "2147483647", "7", 1) + "}", false},
+		"nor is one that selects fewer taints":                {strings.Replace(spec, `, {target: Device, key: "*"}`, "", 1) + "}", false},
+		"nor one that selects more":                           {strings.Replace(spec, `{target: Device`, `{key: mine}, {target: Device`, 1) + "}", false},
+		"nor one that selects some pods":                      {spec + ", podSelector: {matchLabels: {a: b}}}", false},
+		"nor one with a breaker":                              {spec + ", breaker: {maxPods: 3}}", false},
 	} {
-		t.Run(sentence, func(t *testing.T) {
-			t.Parallel()
-			clients := clientsOf(t, true, append(world(t), head+c.spec+"}")...)
-			_, _, err := runs(t, clients, "pause all")
-			if c.want == "" {
-				require.NoError(t, err)
-			} else {
-				require.ErrorContains(t, err, c.want)
-			}
-			require.Equal(t, c.want == "", policyOf(t, clients, StopEvictions).Spec.Paused)
-		})
+		for _, line := range []string{"pause all", "resume all --yes", "resume policy stop-evictions --yes"} {
+			t.Run(sentence+", by "+line, func(t *testing.T) {
+				t.Parallel()
+				clients := clientsOf(t, true, append(world(t), head+c.spec+"}")...)
+				before := policyOf(t, clients, StopEvictions)
+				_, _, err := runs(t, clients, line)
+				after := policyOf(t, clients, StopEvictions)
+				switch {
+				case !c.ours:
+					require.ErrorContains(t, err, "EvictionPolicy stop-evictions is not the one that pause creates")
+					require.Equal(t, before, after)
+				case line == "pause all":
+					require.NoError(t, err)
+					require.True(t, after.Spec.Paused)
+				default:
+					require.NoError(t, err)
+					require.Nil(t, after, "without its pause it would decide about all evictions")
+				}
+			})
+		}
 	}
 }
 
@@ -263,4 +275,30 @@ func TestAPauseNeedsNoRightToReadPods(t *testing.T) {
 	_, _, err := runs(t, clients, "pause all")
 	require.NoError(t, err)
 	require.True(t, policyOf(t, clients, StopEvictions).Spec.Paused)
+}
+
+func TestAPauseDoesNotWaitForWhatItSays(t *testing.T) {
+	t.Parallel()
+	clients := clientsOf(t, true, world(t)...)
+	clients.Kubernetes.(*fake.Clientset).PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewInternalError(errors.New("etcd is slow"))
+	})
+	_, notes, err := runs(t, clients, "pause all")
+	require.NoError(t, err)
+	require.Contains(t, unwrapped(notes), "warning: it is not known whether Tollgate runs: read Lease tollgate-system/tollgate: Internal error occurred: etcd is slow")
+	require.True(t, policyOf(t, clients, StopEvictions).Spec.Paused)
+}
+
+// Two breakers hold the same pods: each of them has to release the pods.
+func TestReleasesThePodsOfTheSecondOfTwoBreakers(t *testing.T) {
+	t.Parallel()
+	second := `{apiVersion: tollgate.dev/v1alpha1, kind: EvictionPolicy, metadata: {name: zone, uid: zone}, spec: {priority: -1, taints: [{key: "*"}], breaker: {maxPods: 1, window: 10m, scope: Selected}}, status: {breaker: {tripped: "2026-03-01T11:55:00.000000Z"}}}`
+	for _, policy := range []string{"default", "zone"} {
+		clients := clientsOf(t, true, append(world(t), second)...)
+		_, notes, err := runs(t, clients, "release "+policy+" --yes")
+		require.NoError(t, err)
+		other := map[string]string{"default": "zone", "zone": "default"}[policy]
+		require.Contains(t, unwrapped(notes), "the breakers of "+other+" hold some of these pods too")
+		require.Equal(t, policy, created(t, clients)[0].EvictionPolicy)
+	}
 }

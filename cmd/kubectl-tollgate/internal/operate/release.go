@@ -39,8 +39,9 @@ taints are, also taints that drivers publish in ResourceSlices. "kubectl tollgat
 leave because of one taint alone.
 
 The command shows the held pods, asks for confirmation, and releases that number of pods. --pods sets
-another number. The breakers of other policies still hold their pods, and so do a pause, a protection
-and a PodDisruptionBudget. The breaker holds further pods as before.
+another number. What is left of the number, because some pods stay, releases other pods that the
+breaker holds within the time of --for. The breakers of other policies still hold their pods, and so
+do a pause, a protection and a PodDisruptionBudget.
 
 The exit code is 1 after an error or if you do not confirm, and otherwise 0. You need the rights for
 "kubectl tollgate evictions", and the verb create on evictionapprovals of the API group
@@ -67,7 +68,7 @@ tollgate.dev.`,
 func (c *releaseCommand) addFlags(cmd *cobra.Command) {
 	cmd.Flags().Int32Var(&c.pods, "pods", 0, "maximum `number` of pods that may leave; 0 for the number of held pods")
 	cmd.Flags().DurationVar(&c.expiry, "for", time.Hour, "`duration` for which the release can be used")
-	c.command.addFlags(cmd, "created")
+	c.command.addFlags(cmd, "created", true)
 }
 
 func (c *releaseCommand) complete(args []string) error {
@@ -91,10 +92,7 @@ func (c *releaseCommand) run(ctx context.Context, clients *cli.Clients) error {
 	if _, err := (target{"", c.policy}).check(cluster); err != nil {
 		return err
 	}
-	held := shown.List(now, &evictions.Filter{})
-	held = slices.DeleteFunc(held, func(e evictions.Eviction) bool {
-		return e.Hold.Reason != checks.BreakerTripped || e.Hold.By != "EvictionPolicy/"+c.policy
-	})
+	held, others := c.heldBy(shown, now)
 	if len(held) == 0 {
 		return fmt.Errorf("the breaker of EvictionPolicy %s holds no pod", c.policy)
 	}
@@ -104,7 +102,11 @@ func (c *releaseCommand) run(ctx context.Context, clients *cli.Clients) error {
 	}
 	sentence := fmt.Sprintf("EvictionPolicy %s: %s; up to %s may go, until %s",
 		c.policy, heldPods(held), cli.Counted(int(most), "pod"), now.Add(c.expiry).UTC().Format(time.RFC3339))
-	if err := cli.WriteWrapped(c.notes, "", append(cluster.Missing(), sentence)); err != nil {
+	notes := append(cluster.Missing(), sentence)
+	if len(others) > 0 {
+		notes = append(notes, "the breakers of "+cli.And(others)+" hold some of these pods too, and have to release them as well")
+	}
+	if err := cli.WriteWrapped(c.notes, "", notes); err != nil {
 		return err
 	}
 	if err := c.confirm(ctx, "Release?", "nothing was released"); err != nil {
@@ -116,6 +118,34 @@ func (c *releaseCommand) run(ctx context.Context, clients *cli.Clients) error {
 			EvictionPolicy: c.policy, MaxPods: most, ExpiresAfter: metav1.Duration{Duration: c.expiry},
 		},
 	})
+}
+
+// heldBy returns the pods that the breaker of the policy holds, and the other policies whose breakers
+// hold some of them.
+func (c *releaseCommand) heldBy(shown *evictions.Cluster, now time.Time) (held []evictions.Eviction, others []string) {
+	tripped := shown.At(now).Tripped
+	for _, e := range shown.List(now, &evictions.Filter{}) {
+		if e.Hold.Reason != checks.BreakerTripped {
+			continue
+		}
+		var names []string
+		for _, policy := range e.Way.Breakers {
+			if _, holds := tripped[policy.UID]; holds {
+				names = append(names, policy.Name)
+			}
+		}
+		if !slices.Contains(names, c.policy) {
+			continue
+		}
+		held = append(held, e)
+		for _, name := range names {
+			if name != c.policy && !slices.Contains(others, name) {
+				others = append(others, name)
+			}
+		}
+	}
+	slices.Sort(others)
+	return held, others
 }
 
 // heldPods returns the number of held pods, and the names of the first.

@@ -74,7 +74,7 @@ func (n *nodes) previews(ctx context.Context, t *Teller) ([]Preview, error) {
 	}
 	var all []Preview
 	for _, node := range found {
-		p, err := t.Node(ctx, node.Name, node.Spec.Taints, changed(node.Spec.Taints, &n.changes))
+		p, err := t.Node(ctx, node.Name, node.Spec.Taints, Changed(node.Spec.Taints, &n.changes))
 		if err != nil {
 			return nil, err
 		}
@@ -83,9 +83,9 @@ func (n *nodes) previews(ctx context.Context, t *Teller) ([]Preview, error) {
 	return all, nil
 }
 
-// changed returns taints with changes applied. An added taint replaces that with its key and
+// Changed returns taints with changes applied. An added taint replaces that with its key and
 // effect.
-func changed(taints []corev1.Taint, changes *Changes) []corev1.Taint {
+func Changed(taints []corev1.Taint, changes *Changes) []corev1.Taint {
 	left := slices.DeleteFunc(slices.Clone(taints), func(taint corev1.Taint) bool {
 		matches := func(t Taint) bool { return t.matches(taint.Key, string(taint.Effect)) }
 		return slices.ContainsFunc(changes.Add, matches) || slices.ContainsFunc(changes.Remove, matches)

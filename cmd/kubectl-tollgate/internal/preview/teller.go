@@ -106,7 +106,7 @@ type Teller struct {
 
 // NewTeller reads the cluster, and returns its Teller.
 func NewTeller(ctx context.Context, clients *cli.Clients, now time.Time, wants state.Wants) (*Teller, error) {
-	t := &Teller{clients: clients, controllers: map[types.UID]string{}}
+	controllers := map[types.UID]string{}
 	names := map[metav1.OwnerReference]string{} // Replicas share a name.
 	wants.Limits = true
 	wants.Pod = func(pod *corev1.Pod) bool {
@@ -115,24 +115,35 @@ func NewTeller(ctx context.Context, clients *cli.Clients, now time.Time, wants s
 			if names[key] == "" {
 				names[key] = strings.Clone(strings.ToLower(ref.Kind) + "/" + ref.Name)
 			}
-			t.controllers[pod.UID] = names[key]
+			controllers[pod.UID] = names[key]
 		}
 		return false
 	}
-	var err error
-	if t.cluster, err = state.Read(ctx, clients, now, wants); err != nil {
+	cluster, err := state.Read(ctx, clients, now, wants)
+	if err != nil {
 		return nil, err
 	}
-	t.view = t.cluster.View()
-	// Pods that have left already are not counted by the limits.
-	clk := moment(now)
-	ledger := preview.NewLedger(&preview.View{
-		Tracker: t.cluster.Tracker, Rules: t.cluster.Rules, Policies: t.cluster.Foretold, NamespaceLabels: t.cluster.NamespaceLabels,
-	}, clk)
-	approvals := func(context.Context) ([]v1alpha1.EvictionApproval, error) { return t.cluster.Approvals, nil }
-	t.limits = &preview.Limits{View: t.view, Ledger: ledger, Approvals: approvals, Clock: clk}
+	t := TellerOf(cluster)
+	t.clients, t.controllers = clients, controllers
 	return t, nil
 }
+
+// TellerOf returns the Teller of a cluster, for writes at the time Now of the cluster, which may
+// advance. It does not know the controllers of pods.
+func TellerOf(cluster *state.Cluster) *Teller {
+	t := &Teller{cluster: cluster, view: cluster.View()}
+	// Pods that have left already are not counted by the limits, but those of Leaving.
+	clk := clusterClock{cluster}
+	ledger := preview.NewLedger(&preview.View{
+		Tracker: cluster.Tracker, Rules: cluster.Rules, Policies: cluster.Foretold, NamespaceLabels: cluster.NamespaceLabels,
+	}, clk)
+	approvals := func(context.Context) ([]v1alpha1.EvictionApproval, error) { return cluster.Approvals, nil }
+	t.limits = &preview.Limits{View: t.view, Ledger: ledger, Approvals: approvals, Clock: clk}
+	return t
+}
+
+// Leaving has the limits count a pod that is about to leave.
+func (t *Teller) Leaving(key tracker.Key) { t.limits.Ledger.Leaving(key) }
 
 // writeMissing writes notes about the missing data.
 func (t *Teller) writeMissing(notes io.Writer) error {
@@ -199,14 +210,14 @@ func (t *Teller) patchesNeed() string {
 // placeholderName is the name in a remedy for an object without one.
 const placeholderName = "NAME"
 
-// moment is a clock at a fixed time.
-type moment time.Time
+// clusterClock has the time of a snapshot.
+type clusterClock struct{ *state.Cluster }
 
-// Now returns the fixed time.
-func (m moment) Now() time.Time { return time.Time(m) }
+// Now returns the time of the snapshot.
+func (c clusterClock) Now() time.Time { return c.Cluster.Now }
 
 // Since returns the time since at.
-func (m moment) Since(at time.Time) time.Duration { return time.Time(m).Sub(at) }
+func (c clusterClock) Since(at time.Time) time.Duration { return c.Now().Sub(at) }
 
 // judge adds the refusals and warnings of TaintPolicies to a preview; none if Tollgate is not
 // installed. In has the writes of the carrier, and changes their effects on pods.

@@ -217,10 +217,11 @@ type Tollgate struct {
 	Terms settings.Eviction
 	// Told is true if Terms are those of the Lease.
 	Told bool
-	// Leader is the replica that holds the Lease, and Renewed when it renewed the Lease; zero if not
-	// known or none.
+	// Leader is the replica that held the Lease last, and Renewed when it renewed the Lease; zero if
+	// not known. Leads is true if it still holds the Lease.
 	Leader  string
 	Renewed time.Time
+	Leads   bool
 	// lack is a sentence for Missing, if any.
 	lack string
 }
@@ -259,7 +260,7 @@ func ReadTollgate(ctx context.Context, clients *cli.Clients, namespace string, n
 		return Tollgate{}, cli.Failed(err, "read Lease "+name, "get", leaseResource)
 	}
 	if spec := &lease.Spec; spec.HolderIdentity != nil && spec.RenewTime != nil {
-		found.Leader, found.Renewed = *spec.HolderIdentity, spec.RenewTime.Time
+		found.Leader, found.Renewed, found.Leads = *spec.HolderIdentity, spec.RenewTime.Time, isLeading(lease, now)
 	}
 	if terms, err := settings.ParseEviction(lease.Labels); err != nil {
 		found.lack = fmt.Sprintf("Lease %s does not say how Tollgate evicts (%v): the answer is for the default configuration", name, err)

@@ -233,7 +233,7 @@ func each[T, L runtime.Object](ctx context.Context, r *reader, resource schema.G
 
 func (r *reader) nodes(ctx context.Context, _ string) error {
 	return each(ctx, r, NodeResource, "", r.Kubernetes.CoreV1().Nodes(), func(node *corev1.Node) {
-		r.cluster.Tracker.SetNode(tracker.NodeOf(node), r.cluster.Now)
+		r.cluster.addNode(node)
 		if r.wants.Node != nil && r.wants.Node(node) {
 			r.cluster.Nodes = append(r.cluster.Nodes, node)
 		}
@@ -243,11 +243,7 @@ func (r *reader) nodes(ctx context.Context, _ string) error {
 func (r *reader) pods(ctx context.Context, namespace string) error {
 	keep := informer.KeepPods()
 	return each(ctx, r, PodResource, namespace, r.Kubernetes.CoreV1().Pods(namespace), func(pod *corev1.Pod) {
-		kept := keep(pod)
-		r.cluster.Tracker.SetPod(kept)
-		for _, t := range kept.Tolerations {
-			r.cluster.comparing = r.cluster.comparing || t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt
-		}
+		r.cluster.addPod(keep(pod))
 		if r.wants.Pod != nil && r.wants.Pod(pod) {
 			r.cluster.Pods = append(r.cluster.Pods, pod)
 		}

@@ -146,7 +146,8 @@ func TestForetellsAsTheServerDoes(t *testing.T) {
 		settled.Mode = mode
 		c := read(t, clientsOf(t, allKinds, append(world, lease(settled, noon))...), Wants{})
 		require.Empty(t, c.Missing())
-		require.Equal(t, Tollgate{Installed: true, Told: true, Terms: settled}, c.Tollgate)
+		require.Equal(t, Tollgate{Installed: true, Told: true, Terms: settled, Leader: "a", Renewed: c.Tollgate.Renewed, Leads: true}, c.Tollgate)
+		require.WithinDuration(t, noon, c.Tollgate.Renewed, time.Minute)
 		f := drained(t, c)
 		require.Equal(t, want, f.String(), mode)
 	}

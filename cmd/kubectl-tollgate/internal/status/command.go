@@ -4,6 +4,7 @@ package status
 import (
 	"context"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
@@ -68,7 +69,7 @@ func (c *command) run(ctx context.Context, clients *cli.Clients) error {
 	if err != nil {
 		return err
 	}
-	d := document{APIVersion: "tollgate.dev/v1alpha1", Kind: "Status", Tollgate: tollgateOf(&found.Tollgate), Evictions: map[evictions.State]int{}}
+	d := document{APIVersion: "cli.tollgate.dev/v1alpha1", Kind: "Status", Tollgate: tollgateOf(&found.Tollgate), Evictions: map[evictions.State]int{}}
 	if d.Webhooks, err = readWebhooks(ctx, clients, found); err != nil {
 		return err
 	}
@@ -81,8 +82,11 @@ func (c *command) run(ctx context.Context, clients *cli.Clients) error {
 		d.Evictions[e.State]++
 	}
 	d.Taints = taintsOf(found.Tracker)
-	d.Attention = append(d.attention(), evictions.Notes(list, now)...)
-	d.Missing = found.Missing()
+	d.Attention, d.Missing = append(d.attention(), evictions.Notes(list, now)...), found.Missing()
+	if lack := found.Tollgate.Lack(); lack != "" && (found.Tollgate.Told || !found.Tollgate.Installed) {
+		// That Tollgate does not run, or does not lead, is known.
+		d.Attention, d.Missing = slices.Insert(d.Attention, 0, lack), slices.DeleteFunc(d.Missing, func(s string) bool { return s == lack })
+	}
 	if c.Format != "text" {
 		return cli.WriteDocument(c.out, c.Format, "  ", d)
 	}

@@ -145,8 +145,21 @@ func TestWithoutTollgate(t *testing.T) {
 	require.Contains(t, got, "Tollgate   does not run here\n")
 	require.Contains(t, got, "Webhooks   no ValidatingWebhookConfiguration, no MutatingWebhookConfiguration\n")
 	require.Contains(t, got, "Policies   <none>\nTainted    <none>\nEvictions  no pod has to leave\n")
-	require.NotContains(t, got, "Needs attention")
-	require.Contains(t, got, "Not known:\n  Tollgate does not run here (there is no Lease tollgate-system/tollgate)")
+	require.Contains(t, got, "Needs attention:\n  Tollgate does not run here (there is no Lease tollgate-system/tollgate)")
+	require.NotContains(t, got, "Not known:")
+}
+
+func TestALeaderThatIsGoneNeedsAttention(t *testing.T) {
+	t.Parallel()
+	objects := world(t)
+	objects[0] = strings.Replace(objects[0], "2026-03-01T11:59:58", "2026-03-01T09:00:00", 1)
+	got, err := shows(t, clientsOf(t, objects...), "text")
+	require.NoError(t, err)
+	require.Contains(t, got, "Tollgate   mode Replace, no leader, the last was tollgate-5d8f-x7 (Lease renewed 3h ago)\n")
+	require.Contains(t, got, "Needs attention:\n  no Tollgate leads at the moment (Lease tollgate-system/tollgate is not renewed)")
+	got, err = shows(t, clientsOf(t, objects...), "json")
+	require.NoError(t, err)
+	require.Contains(t, got, `"leads": false`)
 }
 
 func TestDeletedWebhooksNeedAttention(t *testing.T) {

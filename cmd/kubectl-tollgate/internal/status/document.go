@@ -46,8 +46,10 @@ type document struct {
 type tollgate struct {
 	Installed bool `json:"installed"`
 	// Mode is empty if it is not known.
-	Mode    string       `json:"mode,omitempty"`
+	Mode string `json:"mode,omitempty"`
+	// Leader is the replica that holds the Lease, and with leads false the one that held it last.
 	Leader  string       `json:"leader,omitempty"`
+	Leads   bool         `json:"leads"`
 	Renewed *metav1.Time `json:"renewed,omitempty"`
 }
 
@@ -80,7 +82,7 @@ type taints struct {
 }
 
 func tollgateOf(found *state.Tollgate) tollgate {
-	t := tollgate{Installed: found.Installed, Leader: found.Leader, Renewed: cli.TimeOrNone(found.Renewed)}
+	t := tollgate{Installed: found.Installed, Leader: found.Leader, Leads: found.Leads, Renewed: cli.TimeOrNone(found.Renewed)}
 	if found.Told {
 		t.Mode = string(found.Terms.Mode)
 	}
@@ -241,12 +243,11 @@ func (d *document) tollgate(now time.Time) string {
 		return "does not run here"
 	case t.Mode == "":
 		return "mode not known"
-	case t.Leader == "":
+	case t.Leader == "" || t.Renewed == nil:
 		return "mode " + t.Mode + ", no leader"
-	case t.Renewed == nil:
-		return "mode " + t.Mode + ", led by " + t.Leader
 	default:
-		return "mode " + t.Mode + ", led by " + t.Leader + " (Lease renewed " + duration.HumanDuration(max(now.Sub(t.Renewed.Time), 0)) + " ago)"
+		led := map[bool]string{true: "led by ", false: "no leader, the last was "}[t.Leads]
+		return "mode " + t.Mode + ", " + led + t.Leader + " (Lease renewed " + duration.HumanDuration(max(now.Sub(t.Renewed.Time), 0)) + " ago)"
 	}
 }
 

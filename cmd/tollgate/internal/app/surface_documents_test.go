@@ -19,6 +19,8 @@ var documents = []struct{ command, folder, root string }{
 	{"explain node", "explain", "Node"},
 	{"explain pod", "explain", "Pod"},
 	{"preview", "preview", "document"},
+	{"simulate", "simulate", "document"},
+	{"status", "status", "document"},
 }
 
 // document lists the fields of a document.
