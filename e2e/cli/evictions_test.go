@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
@@ -73,6 +75,16 @@ func TestPausedAndProtectedPodsStay(t *testing.T) {
 		require.Contains(t, s.does(t, "pause policy NAMESPACE-paused").out, s.text("/NAMESPACE-paused paused already\n"))
 		s.create(t, policy("later", "podSelector: {matchLabels: {app: later}}"))
 		require.Contains(t, s.does(t, "pause policy NAMESPACE-later").out, s.text("/NAMESPACE-later paused\n"))
+		eventually(t, "the pause is in force", func(ctx context.Context) error {
+			var found v1alpha1.EvictionPolicy
+			if err := s.client.Get(ctx, client.ObjectKey{Name: s.text("NAMESPACE-later")}, &found); err != nil {
+				return err
+			}
+			if !found.Spec.Paused || found.Status.ObservedGeneration < found.Generation {
+				return fmt.Errorf("generation %d is not evaluated", found.Generation)
+			}
+			return nil
+		})
 		s.create(t, podOfApp("later", "later", 0))
 		s.waitStates(t, map[string]int{"Paused": 2, "Protected": 1})
 	})
@@ -165,7 +177,7 @@ func TestWhatABreakerHoldsIsLetGoByApprovals(t *testing.T) {
 	t.Run("and as many as a policy is to release", func(t *testing.T) {
 		released := s.does(t, "release NAMESPACE-limited --pods 1 --yes")
 		require.Contains(t, released.notes, "3 pods held")
-		require.Contains(t, released.notes, "up to 1 pod may go")
+		require.Contains(t, unwrapped(released.notes), "up to 1 pod may go")
 		s.waitPods(t, 2)
 		s.waitStates(t, map[string]int{"Held": 2})
 	})

@@ -25,7 +25,7 @@ func TestTroubleshooting(t *testing.T) {
 		path: "docs/troubleshooting.md",
 		typed: map[string]string{
 			"POD": "web-0", "NODE": "node-1", "KEY": "maintenance.example.com/kernel", "USER": "alice", "DRIVER/POOL/DEVICE": "gpu.example.com/rack-7/gpu-0",
-			"evictionpolicy POLICY": "evictionpolicy gentle", "tolerationpolicy POLICY": "tolerationpolicy dedicated",
+			"tolerationpolicy POLICY": "tolerationpolicy dedicated",
 		},
 	})
 	t.Run("the checks that the page names are those of a pod", func(t *testing.T) {

@@ -98,7 +98,7 @@ func (c *releaseCommand) run(ctx context.Context, clients *cli.Clients) error {
 	}
 	most := c.pods
 	if most == 0 {
-		most = int32(min(len(held), math.MaxInt32)) //nolint:gosec // It is bounded.
+		most = int32(min(len(held), math.MaxInt32))
 	}
 	sentence := fmt.Sprintf("EvictionPolicy %s: %s; up to %s may go, until %s",
 		c.policy, heldPods(held), cli.Counted(int(most), "pod"), now.Add(c.expiry).UTC().Format(time.RFC3339))

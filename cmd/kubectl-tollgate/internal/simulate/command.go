@@ -112,7 +112,7 @@ func (c *command) complete() error {
 		if err != nil {
 			return fmt.Errorf("read --timeline: %w", err)
 		}
-		defer file.Close() //nolint:errcheck // It was only read.
+		defer file.Close()
 		if c.steps, err = readSteps(c.timeline, file); err != nil {
 			return err
 		}

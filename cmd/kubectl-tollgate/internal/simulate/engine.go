@@ -347,15 +347,14 @@ func (e *engine) look(moment *evictions.Moment, key tracker.Key) (evictions.Evic
 		delete(e.held, key)
 		return one, false
 	}
-	switch one.State {
-	case evictions.Due:
+	if one.State == evictions.Due {
 		return one, true
-	case evictions.Waiting:
-		e.queue.Leave(e.now, key, false)
+	}
+	e.queue.Leave(e.now, key, false)
+	if one.State == evictions.Waiting {
 		delete(e.held, key)
 		e.wake([]tracker.Key{key}, one.At)
-	default:
-		e.queue.Leave(e.now, key, false)
+	} else {
 		e.hold(&one)
 	}
 	return one, false

@@ -58,11 +58,11 @@ func (d *document) draw(w io.Writer) error {
 			fmt.Fprintf(&svg, `<text x="%d" y="%d" fill="%s">%s %s</text>`+"\n", marginLeft, at, colour, after(s.At), html.EscapeString(s.Step))
 		}
 	}
-	path := fmt.Sprintf("M%.1f %.1f", x(0), y(0))
+	fmt.Fprintf(&svg, `<path d="M%.1f %.1f`, x(0), y(0))
 	for i, pod := range d.Left {
-		path += fmt.Sprintf("H%.1fV%.1f", x(pod.At), y(i+1))
+		fmt.Fprintf(&svg, "H%.1fV%.1f", x(pod.At), y(i+1))
 	}
-	fmt.Fprintf(&svg, `<path d="%sH%d" fill="none" stroke="#1d4ed8" stroke-width="2"/>`+"\n", path, pictureWidth-marginRight)
+	fmt.Fprintf(&svg, `H%d" fill="none" stroke="#1d4ed8" stroke-width="2"/>`+"\n", pictureWidth-marginRight)
 	fmt.Fprintf(&svg, `<text x="%d" y="%d">pods that have left; %d held, %d due later</text>`+"\n</svg>\n", marginLeft+8, marginTop, len(d.Held), len(d.Waiting))
 	if _, err := io.WriteString(w, svg.String()); err != nil {
 		return fmt.Errorf("write picture: %w", err)

@@ -127,8 +127,10 @@ func TestPodsLeaveAsInTheCluster(t *testing.T) {
 	}{
 		"without a policy all leave at once": {oneNode + three, []string{down}, map[string]float64{"a": 0, "b": 0, "c": 0}, nil},
 		"a toleration counts from the end of the second of its taint": {
-			oneNode + podOf("a", "web", ", tolerations: [{operator: Exists, tolerationSeconds: 60}]"), []string{"30s node n1 example.com/down:NoExecute"},
-			map[string]float64{"a": 91}, nil,
+			oneNode + podOf("a", "web", ", tolerations: [{operator: Exists, tolerationSeconds: 60}]"),
+			[]string{"30s node n1 example.com/down:NoExecute"},
+			map[string]float64{"a": 91},
+			nil,
 		},
 		"a taint that goes before the deadline evicts nobody": {
 			oneNode + podOf("a", "web", ", tolerations: [{operator: Exists, tolerationSeconds: 60}]"), []string{down, "50s node n1 example.com/down-"}, nil, nil,
@@ -137,7 +139,9 @@ func TestPodsLeaveAsInTheCluster(t *testing.T) {
 			oneNode + three + policyOf("p", "pace: {podsPerSecond: 1, burst: 1}"), []string{down}, map[string]float64{"a": 0, "b": 1, "c": 2}, nil,
 		},
 		"a breaker holds what is too much": {
-			oneNode + three + policyOf("p", "breaker: {maxPods: 1, window: 30h}"), []string{down}, map[string]float64{"a": 0},
+			oneNode + three + policyOf("p", "breaker: {maxPods: 1, window: 30h}"),
+			[]string{down},
+			map[string]float64{"a": 0},
 			map[string]string{"b": "BreakerTripped", "c": "BreakerTripped"},
 		},
 		"and lets them go when all of them fit again": {
@@ -146,17 +150,23 @@ func TestPodsLeaveAsInTheCluster(t *testing.T) {
 		"a paused policy holds all, and a protected pod stays": {
 			oneNode + three + podOf("d", "db", "") + policyOf("p", "paused: true, podSelector: {matchLabels: {app: web}}") +
 				policyOf("q", "protect: {podSelector: {matchLabels: {app: db}}}, podSelector: {matchLabels: {app: db}}"),
-			[]string{down}, nil, map[string]string{"a": "Paused", "b": "Paused", "c": "Paused", "d": "Protected"},
+			[]string{down},
+			nil,
+			map[string]string{"a": "Paused", "b": "Paused", "c": "Paused", "d": "Protected"},
 		},
 		"a budget lets as many go as it allows, and deleteAfter the rest": {
 			oneNode + three + policyOf("p", "method: Evict, deleteAfter: 5m") +
 				"---\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web}, spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}}\n",
-			[]string{down}, map[string]float64{"a": 0, "b": 300, "c": 300}, nil,
+			[]string{down},
+			map[string]float64{"a": 0, "b": 300, "c": 300},
+			nil,
 		},
 		"a budget without deleteAfter holds for ever": {
 			oneNode + three + policyOf("p", "method: Evict") +
 				"---\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web}, spec: {minAvailable: 100%, selector: {matchLabels: {app: web}}}}\n",
-			[]string{down}, nil, map[string]string{"a": "BudgetExceeded", "b": "BudgetExceeded", "c": "BudgetExceeded"},
+			[]string{down},
+			nil,
+			map[string]string{"a": "BudgetExceeded", "b": "BudgetExceeded", "c": "BudgetExceeded"},
 		},
 		"while all nodes are down nobody leaves, and the time starts again with the first that is back": {
 			oneNode + podOf("a", "web", ", tolerations: [{operator: Exists, tolerationSeconds: 60}]"),
@@ -167,7 +177,8 @@ func TestPodsLeaveAsInTheCluster(t *testing.T) {
 		},
 		"a limit of a TaintPolicy refuses the taint": {
 			oneNode + three + "---\n{apiVersion: tollgate.dev/v1alpha1, kind: TaintPolicy, metadata: {name: few}, spec: {taints: [{key: \"*\"}], limits: {maxAffectedPods: 2, window: 10m}}}\n",
-			[]string{down}, nil, nil,
+			[]string{down},
+			nil, nil,
 		},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -214,11 +225,11 @@ func TestTaintsOfDevicesComeAndGo(t *testing.T) {
 func TestNamesWhatIsWrongWithAStep(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"0s":                                      "want TIME node NAME... TAINT...",
+		"0s":                                      "or TIME node NAME... TAINT",
 		"soon node n1 a:NoExecute":                `the time is "soon", want a duration from 0s on`,
 		"-3s node n1 a:NoExecute":                 `the time is "-3s"`,
 		"0s pod n1 a:NoExecute":                   `"pod" is no kind of object`,
-		"0s node a:NoExecute b:NoExecute":         "want TIME node NAME...",
+		"0s node a:NoExecute b:NoExecute":         "or TIME node NAME... TAINT",
 		"0s node n1 a:NoRun":                      `taint "a:NoRun": effect is "NoRun"`,
 		"0s nodes a=!b a:NoExecute":               "step \"0s nodes a=!b a:NoExecute\"",
 		"0s device d.example.com/*/x a:NoExecute": "there are no wildcards",

@@ -27,7 +27,7 @@ type step struct {
 	changes  preview.Changes
 }
 
-const stepForm = "want TIME node NAME... TAINT..., TIME nodes SELECTOR TAINT... or TIME device DRIVER[/POOL[/DEVICE]] TAINT..."
+const stepForm = "want TIME device DRIVER[/POOL[/DEVICE]] TAINT..., TIME nodes SELECTOR TAINT... or TIME node NAME... TAINT"
 
 // parseStep parses a step, such as "60s nodes rack=7 example.com/hot:NoExecute".
 func parseStep(text string) (step, error) {

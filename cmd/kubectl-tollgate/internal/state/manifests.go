@@ -162,7 +162,7 @@ func (m *manifests) budgetOf(budget *policyv1.PodDisruptionBudget) tracker.Budge
 	case spec.MaxUnavailable != nil:
 		kept.Allowed = scaled(spec.MaxUnavailable, pods)
 	case spec.MinAvailable != nil:
-		kept.Allowed = max(int32(min(pods, 1<<30))-scaled(spec.MinAvailable, pods), 0) //nolint:gosec // It is bounded.
+		kept.Allowed = max(int32(min(pods, 1<<30))-scaled(spec.MinAvailable, pods), 0)
 	}
 	return kept
 }
@@ -173,5 +173,5 @@ func scaled(value *intstr.IntOrString, pods int) int32 {
 	if err != nil {
 		return 0
 	}
-	return int32(max(min(n, 1<<30), 0)) //nolint:gosec // It is bounded.
+	return int32(max(min(n, 1<<30), 0))
 }

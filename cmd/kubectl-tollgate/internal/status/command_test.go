@@ -97,10 +97,10 @@ func world(t *testing.T) []string {
 	}
 	for i := range 6 {
 		node, tolerations := "n1", ""
-		switch {
-		case i == 4:
+		switch i {
+		case 4:
 			node = "n2"
-		case i == 5:
+		case 5:
 			tolerations = "{key: example.com/broken, operator: Exists, effect: NoExecute, tolerationSeconds: 3600}"
 		}
 		objects = append(objects, "{apiVersion: v1, kind: Pod, metadata: {namespace: web, name: web-"+strconv.Itoa(i)+", uid: web-"+strconv.Itoa(i)+
@@ -196,7 +196,7 @@ func TestShowsWhatTheUserMayRead(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, got, "Webhooks   1 mutating\n")
 	require.Contains(t, got, "Policies   1 TaintPolicy, 2 EvictionPolicies\n")
-	missing := got[strings.Index(got, "Not known:"):]
+	_, missing, _ := strings.Cut(got, "Not known:")
 	require.Contains(t, missing, "you may not get validatingwebhookconfigurations")
 	require.Contains(t, missing, "you may not list tolerationpolicies: those are not shown")
 }

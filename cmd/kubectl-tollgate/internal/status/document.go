@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,10 +93,9 @@ func tollgateOf(found *state.Tollgate) tollgate {
 func taintsOf(t *tracker.Tracker) taints {
 	counts := taints{NodesNoExecute: len(t.Tainted())}
 	for of, devices := range t.TaintedDevices() {
-		switch of.Effect {
-		case "NoExecute":
+		if of.Effect == corev1.TaintEffectNoExecute {
 			counts.DevicesNoExecute += devices
-		case "NoSchedule":
+		} else {
 			counts.DevicesNoSchedule += devices
 		}
 	}
