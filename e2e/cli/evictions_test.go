@@ -71,23 +71,22 @@ func TestPausedAndProtectedPodsStay(t *testing.T) {
 	require.Contains(t, notes, s.text("1 pod held by EvictionPolicy/NAMESPACE-paused: EvictionPolicy NAMESPACE-paused is paused. To let them go: kubectl tollgate resume policy NAMESPACE-paused"))
 	require.Contains(t, notes, "They stay until the taint goes, or spec.protect is changed")
 
-	t.Run("a pause that begins holds the pods that come", func(t *testing.T) {
-		require.Contains(t, s.does(t, "pause policy NAMESPACE-paused").out, s.text("/NAMESPACE-paused paused already\n"))
-		s.create(t, policy("later", "podSelector: {matchLabels: {app: later}}"))
-		require.Contains(t, s.does(t, "pause policy NAMESPACE-later").out, s.text("/NAMESPACE-later paused\n"))
-		eventually(t, "the pause is in force", func(ctx context.Context) error {
-			var found v1alpha1.EvictionPolicy
-			if err := s.client.Get(ctx, client.ObjectKey{Name: s.text("NAMESPACE-later")}, &found); err != nil {
-				return err
-			}
-			if !found.Spec.Paused || found.Status.ObservedGeneration < found.Generation {
-				return fmt.Errorf("generation %d is not evaluated", found.Generation)
-			}
-			return nil
-		})
-		s.create(t, podOfApp("later", "later", 0))
-		s.waitStates(t, map[string]int{"Paused": 2, "Protected": 1})
+	// A pause that begins holds the pods that come.
+	require.Contains(t, s.does(t, "pause policy NAMESPACE-paused").out, s.text("/NAMESPACE-paused paused already\n"))
+	s.create(t, policy("later", "podSelector: {matchLabels: {app: later}}"))
+	require.Contains(t, s.does(t, "pause policy NAMESPACE-later").out, s.text("/NAMESPACE-later paused\n"))
+	eventually(t, "the pause is in force", func(ctx context.Context) error {
+		var found v1alpha1.EvictionPolicy
+		if err := s.client.Get(ctx, client.ObjectKey{Name: s.text("NAMESPACE-later")}, &found); err != nil {
+			return err
+		}
+		if !found.Spec.Paused || found.Status.ObservedGeneration < found.Generation {
+			return fmt.Errorf("generation %d is not evaluated", found.Generation)
+		}
+		return nil
 	})
+	s.create(t, podOfApp("later", "later", 0))
+	s.waitStates(t, map[string]int{"Paused": 2, "Protected": 1})
 	t.Run("they leave when evictions of the policy are resumed", func(t *testing.T) {
 		tried := s.does(t, "resume policy NAMESPACE-paused --dry-run=server")
 		require.Contains(t, unwrapped(tried.notes), s.text("EvictionPolicy NAMESPACE-paused pauses 1 pod; without the pause: 1 Due"))
