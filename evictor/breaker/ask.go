@@ -88,8 +88,9 @@ func (k *Keeper) ask(p *permit, policies []*eviction.Policy, approvals []*v1alph
 // await has a ledger checked, and returns how long a pod has to wait. The caller holds the mutex.
 func (k *Keeper) await(l *ledger, now time.Time) time.Duration {
 	l.waiting++
-	k.queue.Add(l.uid)
-	return max(l.pause.Sub(now), 0) + min(writeTakes+time.Duration(l.waiting)*spread, longestWait)
+	pause := max(l.pause.Sub(now), 0)
+	k.queue.AddAfter(pause, l.uid)
+	return pause + min(writeTakes+time.Duration(l.waiting)*spread, longestWait)
 }
 
 // waits returns that the pod has to wait. It is not held then, so that the breakers do not know for a while how many

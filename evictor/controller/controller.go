@@ -156,7 +156,10 @@ func New[K comparable](base Base, options Options[K]) *Controller[K] {
 }
 
 // Add queues keys. It does not block, and does nothing while the controller does not run.
-func (c *Controller[K]) Add(keys ...K) {
+func (c *Controller[K]) Add(keys ...K) { c.AddAfter(0, keys...) }
+
+// AddAfter queues keys after a wait; at once if it is not positive.
+func (c *Controller[K]) AddAfter(wait time.Duration, keys ...K) {
 	c.mu.Lock()
 	queue := c.queue
 	c.mu.Unlock()
@@ -164,7 +167,7 @@ func (c *Controller[K]) Add(keys ...K) {
 		return
 	}
 	for _, key := range keys {
-		queue.Add(key)
+		queue.AddAfter(key, wait)
 	}
 }
 
