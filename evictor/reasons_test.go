@@ -144,7 +144,7 @@ func TestJ01APodThatOneBreakerHoldsCountsForTheOthersThatBindIt(t *testing.T) {
 	})
 }
 
-// A breaker that was released during a pause would let pods go at its end that nobody approved.
+// The breaker holds its pods again when the pause ends.
 func TestJ01APauseReleasesNoBreaker(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(w *world) {

@@ -60,18 +60,8 @@ group tollgate.dev.`,
 		Args:      cobra.ExactArgs(2),
 		ValidArgs: kindNames(),
 	}
-	connection := cli.ConnectToAll(cmd)
+	c.build(cmd, c.complete, c.run)
 	c.addFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := c.complete(args); err != nil {
-			return err
-		}
-		clients, err := c.connect(cmd, connection)
-		if err != nil {
-			return err
-		}
-		return c.run(cmd.Context(), clients)
-	}
 	return cmd
 }
 

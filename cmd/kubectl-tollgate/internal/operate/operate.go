@@ -43,10 +43,20 @@ func (c *command) addFlags(cmd *cobra.Command, written string, asks bool) {
 	c.wants.AddFlags(cmd)
 }
 
-// connect takes the streams of the command line, and returns clients.
-func (c *command) connect(cmd *cobra.Command, connection *cli.Connection) (*cli.Clients, error) {
-	c.in, c.out, c.notes = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	return connection.Clients(c.notes)
+// build has a command read its arguments, connect, and run.
+func (c *command) build(cmd *cobra.Command, complete func([]string) error, run func(context.Context, *cli.Clients) error) {
+	connection := cli.ConnectToAll(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := complete(args); err != nil {
+			return err
+		}
+		c.in, c.out, c.notes = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		clients, err := connection.Clients(c.notes)
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), clients)
+	}
 }
 
 // served returns an error if the API server does not serve a resource of Tollgate.

@@ -106,24 +106,14 @@ group tollgate.dev.`,
 // build adds the flags of a command, and what it runs.
 func (c *pauseCommand) build(cmd *cobra.Command, asks bool, run func(context.Context, *cli.Clients) error) *cobra.Command {
 	cmd.Args, cmd.ValidArgs = cobra.RangeArgs(1, 2), []string{"all", "policy"}
-	connection := cli.ConnectToAll(cmd)
+	c.command.build(cmd, c.complete, run)
 	c.addFlags(cmd, "written", asks)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := c.complete(args); err != nil {
-			return err
-		}
-		clients, err := c.connect(cmd, connection)
-		if err != nil {
-			return err
-		}
-		return run(cmd.Context(), clients)
-	}
 	return cmd
 }
 
 // complete reads the arguments, or returns an error if they or the flags are invalid.
 func (c *pauseCommand) complete(args []string) error {
-	switch kind := strings.ToLower(strings.Join(args[:min(len(args), 1)], "")); {
+	switch kind := strings.ToLower(args[0]); {
 	case kind == "all" && len(args) == 1:
 		c.policy, c.all = StopEvictions, true
 	case slices.Contains(policyNames, kind) && len(args) == 2:

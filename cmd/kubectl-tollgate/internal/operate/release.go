@@ -50,18 +50,8 @@ tollgate.dev.`,
   kubectl tollgate release default --pods 20 --for 30m --yes`,
 		Args: cobra.ExactArgs(1),
 	}
-	connection := cli.ConnectToAll(cmd)
+	c.build(cmd, c.complete, c.run)
 	c.addFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := c.complete(args); err != nil {
-			return err
-		}
-		clients, err := c.connect(cmd, connection)
-		if err != nil {
-			return err
-		}
-		return c.run(cmd.Context(), clients)
-	}
 	return cmd
 }
 

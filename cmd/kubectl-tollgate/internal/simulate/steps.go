@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -119,6 +120,6 @@ func readSteps(name string, timeline io.Reader) ([]step, error) {
 
 // ordered sorts steps by their times. Steps of the same time stay in order.
 func ordered(steps []step) []step {
-	slices.SortStableFunc(steps, func(a, b step) int { return int(max(min(a.at-b.at, 1), -1)) })
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
 	return steps
 }

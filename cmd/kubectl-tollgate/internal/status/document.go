@@ -56,7 +56,7 @@ type tollgate struct {
 
 type webhooks struct {
 	Configuration string `json:"configuration"`
-	// Exists is false if somebody deleted the configuration, or it was never installed.
+	// Exists is false if the API server has no such configuration.
 	Exists   bool `json:"exists"`
 	Webhooks int  `json:"webhooks"`
 }
