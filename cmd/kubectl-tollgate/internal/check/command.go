@@ -148,9 +148,6 @@ Exit codes:
 	c.output.AddFlag(cmd, "`format`", outputs...)
 	set.BoolVarP(&c.quiet, "quiet", "q", false, "write nothing, and only set the exit code")
 	set.BoolVar(&c.strict, "warnings-as-errors", false, "treat warnings as refusals")
-	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // There is such a flag.
-	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c.stdin, c.out, c.notes = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 		if err := c.validate(); err != nil {

@@ -7,11 +7,13 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -64,6 +66,44 @@ func (c *Connection) Namespace() (name string, given bool, err error) {
 		return "", false, fmt.Errorf("find the namespace: %w", err)
 	}
 	return name, given, nil
+}
+
+// Name returns the name of the cluster for people: that of the context, or the address of the API
+// server.
+func (c *Connection) Name() (string, error) {
+	config, err := c.flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return "", fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	if name := cmp.Or(*c.flags.Context, config.CurrentContext); name != "" && *c.flags.APIServer == "" {
+		return name, nil
+	}
+	client, err := c.Config()
+	if err != nil {
+		return "", err
+	}
+	return client.Host, nil
+}
+
+// ConnectionFlags returns the flags of a connection in a command line, to run another command with
+// the same connection.
+func ConnectionFlags(cmd *cobra.Command) []string {
+	known := pflag.NewFlagSet("", pflag.ContinueOnError)
+	genericclioptions.NewConfigFlags(true).AddFlags(known)
+	var args []string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if known.Lookup(f.Name) == nil {
+			return
+		}
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, value := range values {
+			args = append(args, "--"+f.Name+"="+value)
+		}
+	})
+	return args
 }
 
 // Config returns the configuration of clients.

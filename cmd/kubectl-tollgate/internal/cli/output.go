@@ -27,6 +27,14 @@ type Output struct {
 func (o *Output) AddFlag(cmd *cobra.Command, usage string, formats ...string) {
 	o.Formats = formats
 	cmd.Flags().StringVarP(&o.Format, "output", "o", formats[0], usage+": "+strings.Join(formats, ", "))
+	completeValues(cmd, "output", formats)
+}
+
+// completeValues completes a flag with its values.
+func completeValues(cmd *cobra.Command, flag string, values []string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // The command has the flag, and completes it once.
+	}
 }
 
 // Validate returns an error for a format that the command does not have.
@@ -117,6 +125,8 @@ func (f *WriteFlags) AddFlags(cmd *cobra.Command, output, dryRun string) {
 	flags.StringVarP(&f.Format, "output", "o", "", output+": "+strings.Join(f.Formats[1:], ", "))
 	flags.StringVar(&f.DryRun, "dry-run", DryRunNone, dryRun)
 	flags.Lookup("dry-run").NoOptDefVal = DryRunClient // as kubectl had it
+	completeValues(cmd, "output", f.Formats[1:])
+	completeValues(cmd, "dry-run", []string{DryRunNone, DryRunClient, DryRunServer})
 }
 
 // Validate returns an error for invalid values.

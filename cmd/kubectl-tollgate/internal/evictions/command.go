@@ -73,6 +73,9 @@ devicetaintrules, and with get on the Lease tollgate in the namespace of Tollgat
 	}
 	connection := cli.Connect(cmd)
 	opts := newOptions(cmd)
+	for _, flag := range []string{"node", "rule", "patch"} {
+		state.CompleteFlag(cmd, connection, flag, flag)
+	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := opts.complete(connection); err != nil {
 			return err
@@ -86,7 +89,7 @@ devicetaintrules, and with get on the Lease tollgate in the namespace of Tollgat
 			out: out, notes: cmd.ErrOrStderr(), terminal: cli.Terminal(out), size: sizeOf(out), colour: cli.Colours(out),
 		}
 		if opts.watch {
-			return follow(cmd.Context(), clients, clock.RealClock{}, opts, to)
+			return follow(cmd.Context(), clients, opts, viewOf(opts, to))
 		}
 		return show(cmd.Context(), clients, clock.RealClock{}.Now(), opts, to)
 	}

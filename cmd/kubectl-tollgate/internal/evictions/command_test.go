@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
@@ -283,7 +282,7 @@ func follows(t *testing.T, clients *cli.Clients, opts options, terminal bool) *f
 	to := streams{out: &f.out, notes: &f.notes, terminal: terminal, size: func() (int, int) { return 100, 30 }}
 	ctx, stop := context.WithCancel(t.Context())
 	f.stop = stop
-	go func() { f.ended <- follow(ctx, clients, clock.RealClock{}, &opts, to) }()
+	go func() { f.ended <- follow(ctx, clients, &opts, viewOf(&opts, to)) }()
 	f.pass(2500 * time.Millisecond) // between two looks
 	return f
 }
@@ -458,7 +457,8 @@ func TestEndsWhenItIsInterruptedAtOnce(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
 		var out paper
-		err := follow(ctx, clientsOf(t, allKinds, commandWorld(t)...), clock.RealClock{}, &options{output: cli.Output{Format: "table"}}, streams{out: &out, notes: &out})
+		opts := &options{output: cli.Output{Format: "table"}}
+		err := follow(ctx, clientsOf(t, allKinds, commandWorld(t)...), opts, viewOf(opts, streams{out: &out, notes: &out}))
 		require.NoError(t, err)
 	})
 }

@@ -364,11 +364,11 @@ func (f *feed) compile() {
 	}
 }
 
-// list returns the current evictions that match the filter.
-func (f *feed) list(now time.Time) []Eviction {
+// list returns the current evictions that match the filter, and the cluster.
+func (f *feed) list(now time.Time) ([]Eviction, *state.Cluster) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.shown.List(now, &f.opts.filter)
+	return f.shown.List(now, &f.opts.filter), f.snapshot.With(now, f.shown.Tracker, f.shown.Policies)
 }
 
 // lives reports whether a pod exists and is neither finished nor terminating.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -25,23 +26,51 @@ const (
 // view shows updates of the list.
 type view interface {
 	// show is called at each update.
-	show(at *frame) error
+	show(at *Frame) error
 	// end is called once, after the last show.
-	end(at *frame) error
+	end(at *Frame) error
 }
 
-// frame is the list at one time, and its changes since the last one.
-type frame struct {
-	now     time.Time
-	list    []Eviction
-	changed []Eviction
-	log     *Log
-	// lacks are sentences about missing data, holds about holds.
-	lacks, holds []string
+// Frame is the list at one time, and its changes since the last one.
+type Frame struct {
+	Now     time.Time
+	List    []Eviction
+	Changed []Eviction
+	Log     *Log
+	// Lacks are sentences about missing data, Holds about holds.
+	Lacks, Holds []string
+	// Cluster is the cluster at that time. Its tracker is kept up to date.
+	Cluster *state.Cluster
+}
+
+// showFunc is a view that has no end of its own.
+type showFunc func(at *Frame) error
+
+func (f showFunc) show(at *Frame) error { return f(at) }
+
+func (showFunc) end(*Frame) error { return nil }
+
+// Watch calls show with each update until ctx is done or show returns an error. Updates come after
+// changes, and each second.
+func Watch(ctx context.Context, clients *cli.Clients, wants state.Wants, show func(*Frame) error) error {
+	return follow(ctx, clients, &options{wants: wants}, showFunc(show))
+}
+
+// viewOf returns the view for an output.
+func viewOf(opts *options, to streams) view {
+	switch {
+	case opts.output.Format == "json":
+		return &lineView{to: to, write: func(changed []Eviction, now time.Time) error { return WriteChanges(to.out, changed, now) }}
+	case to.terminal:
+		return &screenView{to: to}
+	default:
+		return &lineView{to: to, write: ChangeLines(to.out)}
+	}
 }
 
 // follow shows updates until ctx is done or, with untilDone, no pods have to leave.
-func follow(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, opts *options, to streams) error {
+func follow(ctx context.Context, clients *cli.Clients, opts *options, shows view) error {
+	clk := clock.RealClock{}
 	ctx, stop := context.WithCancel(ctx)
 	feed := &feed{
 		clients: clients, clock: clk, opts: opts, synced: make(chan struct{}), changed: make(chan struct{}, 1),
@@ -52,15 +81,6 @@ func follow(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, opt
 		defer close(ended)
 		ended <- feed.run(ctx)
 	}()
-	var shows view
-	switch {
-	case opts.output.Format == "json":
-		shows = &lineView{to: to, write: func(changed []Eviction, now time.Time) error { return WriteChanges(to.out, changed, now) }}
-	case to.terminal:
-		shows = &screenView{to: to}
-	default:
-		shows = &lineView{to: to, write: ChangeLines(to.out)}
-	}
 	err := showUpdates(ctx, feed, ended, clk, opts, shows)
 	stop()
 	return cmp.Or(err, <-ended)
@@ -86,8 +106,10 @@ func showUpdates(ctx context.Context, feed *feed, ended <-chan error, clk clock.
 	log := NewLog(clk.Now())
 	for {
 		now := clk.Now()
-		list := feed.list(now)
-		at := &frame{now: now, list: list, changed: log.Next(list, feed.lives), log: log, lacks: feed.notes(now), holds: Notes(list, now)}
+		list, cluster := feed.list(now)
+		at := &Frame{
+			Now: now, List: list, Changed: log.Next(list, feed.lives), Log: log, Lacks: feed.notes(now), Holds: Notes(list, now), Cluster: cluster,
+		}
 		if err := shows.show(at); err != nil {
 			return err
 		}
@@ -116,9 +138,9 @@ func showUpdates(ctx context.Context, feed *feed, ended <-chan error, clk clock.
 func openCounts(list []Eviction) string {
 	var counts []string
 	open := Open(list)
-	for _, state := range states {
-		if open[state] > 0 {
-			counts = append(counts, fmt.Sprintf("%d %s", open[state], state))
+	for _, s := range states {
+		if open[s] > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", open[s], s))
 		}
 	}
 	return strings.Join(counts, ", ")
@@ -132,8 +154,8 @@ type lineView struct {
 	lacks []string
 }
 
-func (v *lineView) show(at *frame) error {
-	for _, lack := range at.lacks {
+func (v *lineView) show(at *Frame) error {
+	for _, lack := range at.Lacks {
 		if slices.Contains(v.lacks, lack) {
 			continue
 		}
@@ -142,13 +164,13 @@ func (v *lineView) show(at *frame) error {
 			return err
 		}
 	}
-	return v.write(at.changed, at.now)
+	return v.write(at.Changed, at.Now)
 }
 
 // end writes the holds, which change too often to be written before.
-func (v *lineView) end(at *frame) error {
-	notes := at.holds
-	if len(at.list) == 0 {
+func (v *lineView) end(at *Frame) error {
+	notes := at.Holds
+	if len(at.List) == 0 {
 		notes = []string{"no pod has to leave"}
 	}
 	return cli.WriteWrapped(v.to.notes, "", notes)
@@ -247,11 +269,11 @@ func (g *Group) total() int {
 // first.
 func (l *Log) Groups() []Group {
 	by := map[tracker.Source]map[State]int{}
-	count := func(source tracker.Source, state State, pods int) {
+	count := func(source tracker.Source, in State, pods int) {
 		if by[source] == nil {
 			by[source] = map[State]int{}
 		}
-		by[source][state] += pods
+		by[source][in] += pods
 	}
 	for source, gone := range l.gone {
 		count(source, Gone, gone)

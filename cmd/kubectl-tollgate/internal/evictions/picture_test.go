@@ -108,7 +108,7 @@ func TestWhatOthersWroteTellsATerminalNothing(t *testing.T) {
 	require.NoError(t, ChangeLines(&out)(list, noon))
 	log := NewLog(noon)
 	log.Next(list, nil)
-	screen := frame{now: noon, list: list, log: log, holds: Notes(list, noon)}
+	screen := Frame{Now: noon, List: list, Log: log, Holds: Notes(list, noon)}
 	out.WriteString(strings.Join(screen.lines(100, 40, false), "\n"))
 	require.NotContains(t, out.String(), "\x1b")
 	require.NotContains(t, out.String(), "\u202e")
@@ -159,7 +159,7 @@ func TestThePictureChanges(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder
 	story(t, func(log *Log, list, _ []Eviction, now time.Time) {
-		screen := frame{now: now, list: list, log: log, holds: Notes(list, now)}
+		screen := Frame{Now: now, List: list, Log: log, Holds: Notes(list, now)}
 		lines := screen.lines(100, 40, false)
 		requireFits(t, lines, 100)
 		text.WriteString(strings.Join(lines, "\n") + "\n\n----\n\n")
@@ -172,7 +172,7 @@ func TestAPictureFitsIntoAnyTerminal(t *testing.T) {
 	list := manyPods(t, 200).List(noon, &Filter{})
 	log := NewLog(noon)
 	log.Next(list, nil)
-	screen := frame{now: noon, list: list, log: log, holds: Notes(list, noon)}
+	screen := Frame{Now: noon, List: list, Log: log, Holds: Notes(list, noon)}
 	for _, size := range [][2]int{{0, 0}, {1, 1}, {20, 3}, {80, 8}, {80, 12}, {200, 50}, {300, 400}} {
 		lines := screen.lines(size[0], size[1], false)
 		require.LessOrEqual(t, len(lines), size[1])
@@ -198,9 +198,9 @@ func TestABarIsAsLongAsItIsWhateverItShows(t *testing.T) {
 
 func TestManyObjectsAreSummedUp(t *testing.T) {
 	t.Parallel()
-	screen := frame{now: noon, log: NewLog(noon)}
+	screen := Frame{Now: noon, Log: NewLog(noon)}
 	for i := range 9 {
-		screen.log.gone[tracker.Source{Kind: tracker.SourceNode, Name: strings.Repeat("long-", 10) + strconv.Itoa(i)}] = 1
+		screen.Log.gone[tracker.Source{Kind: tracker.SourceNode, Name: strings.Repeat("long-", 10) + strconv.Itoa(i)}] = 1
 	}
 	lines := screen.lines(100, 30, false)
 	require.Equal(t, "...ng-long-long-long-long-long-0  ["+strings.Repeat("#", barWidth)+"]  1 of 1 gone", lines[2])
@@ -219,7 +219,7 @@ func BenchmarkScreen10000Pods(b *testing.B) {
 	for b.Loop() {
 		list := c.List(noon, &Filter{})
 		log.Next(list, func(tracker.Key) bool { return true })
-		screen := frame{now: noon, list: list, log: log, holds: Notes(list, noon)}
+		screen := Frame{Now: noon, List: list, Log: log, Holds: Notes(list, noon)}
 		screen.lines(100, 50, false)
 	}
 }

@@ -25,27 +25,27 @@ const (
 )
 
 // lines returns the screen: at most height lines of width characters, at most half of them notes.
-func (at *frame) lines(width, height int, colour bool) []string {
-	groups := at.log.Groups()
+func (at *Frame) lines(width, height int, colour bool) []string {
+	groups := at.Log.Groups()
 	top := []string{at.headline(groups)}
 	if len(groups) > 0 {
 		top = append(append(append(top, ""), bars(groups)...), legend, "")
 	}
 	var notes []string
-	for _, note := range slices.Concat(at.lacks, at.holds) {
+	for _, note := range slices.Concat(at.Lacks, at.Holds) {
 		notes = append(notes, cli.Wrapped(note, min(width, cli.Width))...)
 	}
 	notes = notes[:min(len(notes), max(height/2, 0))]
 	// The table has as many rows as fit, and the number of the others in the last line.
 	var table []string
-	rows := len(at.list)
+	rows := len(at.List)
 	if rows > 0 {
 		if room := height - len(top) - len(notes); rows+1 > room {
 			rows = max(room-2, 0)
 		}
-		table = tableLines(at.list[:rows], at.now, false)
+		table = tableLines(at.List[:rows], at.Now, false)
 	}
-	if others := len(at.list) - rows; others > 0 {
+	if others := len(at.List) - rows; others > 0 {
 		table = append(table, "... and "+cli.Counted(others, "more pod"))
 	}
 	lines := slices.Concat(top, table, notes)
@@ -53,21 +53,21 @@ func (at *frame) lines(width, height int, colour bool) []string {
 	for i := range lines {
 		lines[i] = cut(lines[i], width)
 		if row := i - len(top) - 1; colour && row >= 0 && row < rows {
-			lines[i] = coloured(at.list[row].State, lines[i])
+			lines[i] = coloured(at.List[row].State, lines[i])
 		}
 	}
 	return lines
 }
 
-func (at *frame) headline(groups []Group) string {
+func (at *Frame) headline(groups []Group) string {
 	gone, pods := 0, "no pod has"
 	for _, g := range groups {
 		gone += g.Pods[Gone]
 	}
-	if n := len(at.list); n > 0 {
+	if n := len(at.List); n > 0 {
 		pods = cli.Counted(n, "pod") + " " + cli.Plural(n, "has", "have")
 	}
-	return fmt.Sprintf("%s  %s to leave, %d gone since %s", at.now.UTC().Format(clockOf), pods, gone, at.log.Since.UTC().Format(clockOf))
+	return fmt.Sprintf("%s  %s to leave, %d gone since %s", at.Now.UTC().Format(clockOf), pods, gone, at.Log.Since.UTC().Format(clockOf))
 }
 
 // bars returns a line for each group, up to mostBars.
@@ -170,7 +170,7 @@ const (
 	allBelow = "\x1b[J"
 )
 
-func (v *screenView) show(at *frame) error {
+func (v *screenView) show(at *Frame) error {
 	text := home + strings.Join(v.lines(at), restOf+"\r\n") + restOf + allBelow
 	if !v.begun {
 		v.begun, text = true, enter+text
@@ -185,13 +185,13 @@ func (v *screenView) draw(text string) error {
 	return nil
 }
 
-func (v *screenView) lines(at *frame) []string {
+func (v *screenView) lines(at *Frame) []string {
 	width, height := v.to.size()
 	return at.lines(width, height, v.to.colour)
 }
 
 // end leaves the alternate screen and writes the last lines.
-func (v *screenView) end(at *frame) error {
+func (v *screenView) end(at *Frame) error {
 	return v.draw(leave + strings.Join(append(v.lines(at), ""), "\r\n"))
 }
 

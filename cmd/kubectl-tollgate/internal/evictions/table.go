@@ -72,6 +72,15 @@ func tableLines(list []Eviction, now time.Time, wide bool) []string {
 
 // shortRow has the hold at the end, which narrow columns keep.
 func shortRow(e *Eviction, now time.Time) []string {
+	text := e.Reason()
+	if until := e.Hold.Until; !until.IsZero() && e.State != Leaving && !e.over() {
+		text += ", leaves " + relative(until, now)
+	}
+	return []string{e.Namespace, e.Name, when(e, now), string(e.State), text}
+}
+
+// Reason returns the taint that evicts the pod, and what holds it or who deletes it, in a few words.
+func (e *Eviction) Reason() string {
 	text := cause(&e.Because[0])
 	if others := len(e.Because) - 1; others > 0 && !e.over() {
 		text += fmt.Sprintf(" +%d", others)
@@ -82,13 +91,10 @@ func shortRow(e *Eviction, now time.Time) []string {
 		text += "; " + cmp.Or(e.Disruption, "being deleted")
 	case !e.Hold.None():
 		text += "; " + e.Hold.short()
-		if !e.Hold.Until.IsZero() {
-			text += ", leaves " + relative(e.Hold.Until, now)
-		}
 	case e.By == ByKubernetes:
 		text += "; by Kubernetes"
 	}
-	return []string{e.Namespace, e.Name, when(e, now), string(e.State), text}
+	return text
 }
 
 // over reports whether the pod does not have to leave any more.

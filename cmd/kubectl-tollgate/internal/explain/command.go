@@ -74,14 +74,9 @@ slices, budgets or the kinds of Tollgate, the answer is shorter and names the mi
   kubectl tollgate explain node node-7 -o wide
   kubectl tollgate explain device gpu.example.com/node-7/gpu-0`,
 		Args: args,
-		ValidArgsFunction: func(_ *cobra.Command, arguments []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(arguments) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return []string{kindPod, kindClaim, kindNode, kindDevice}, cobra.ShellCompDirectiveNoFileComp
-		},
 	}
 	connection := cli.Connect(cmd)
+	state.CompleteKinds(cmd, connection, kindPod, kindClaim, kindNode, kindDevice)
 	wants := state.Wants{}
 	wants.AddFlags(cmd)
 	output.AddFlag(cmd, "`format`", "text", "wide", "yaml", "json")

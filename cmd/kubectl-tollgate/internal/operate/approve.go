@@ -16,6 +16,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -57,10 +58,9 @@ group tollgate.dev.`,
 		Example: `  kubectl tollgate approve node node-7
   kubectl tollgate approve policy default --yes
   kubectl tollgate approve rule quarantine --taint example.com/broken --pods 120 --for 30m --dry-run=server`,
-		Args:      cobra.ExactArgs(2),
-		ValidArgs: kindNames(),
+		Args: cobra.ExactArgs(2),
 	}
-	c.build(cmd, c.complete, c.run)
+	state.CompleteKinds(cmd, c.build(cmd, c.complete, c.run), kindNames()...)
 	c.addFlags(cmd)
 	return cmd
 }

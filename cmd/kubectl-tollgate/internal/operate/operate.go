@@ -43,8 +43,8 @@ func (c *command) addFlags(cmd *cobra.Command, written string, asks bool) {
 	c.wants.AddFlags(cmd)
 }
 
-// build has a command read its arguments, connect, and run.
-func (c *command) build(cmd *cobra.Command, complete func([]string) error, run func(context.Context, *cli.Clients) error) {
+// build has a command read its arguments, connect, and run. It returns the connection.
+func (c *command) build(cmd *cobra.Command, complete func([]string) error, run func(context.Context, *cli.Clients) error) *cli.Connection {
 	connection := cli.ConnectToAll(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := complete(args); err != nil {
@@ -57,6 +57,7 @@ func (c *command) build(cmd *cobra.Command, complete func([]string) error, run f
 		}
 		return run(cmd.Context(), clients)
 	}
+	return connection
 }
 
 // served returns an error if the API server does not serve a resource of Tollgate.

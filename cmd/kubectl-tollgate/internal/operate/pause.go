@@ -105,8 +105,8 @@ group tollgate.dev.`,
 
 // build adds the flags of a command, and what it runs.
 func (c *pauseCommand) build(cmd *cobra.Command, asks bool, run func(context.Context, *cli.Clients) error) *cobra.Command {
-	cmd.Args, cmd.ValidArgs = cobra.RangeArgs(1, 2), []string{"all", "policy"}
-	c.command.build(cmd, c.complete, run)
+	cmd.Args = cobra.RangeArgs(1, 2)
+	state.CompleteKinds(cmd, c.command.build(cmd, c.complete, run), "all", "policy")
 	c.addFlags(cmd, "written", asks)
 	return cmd
 }

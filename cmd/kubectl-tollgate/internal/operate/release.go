@@ -15,6 +15,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
 )
 
@@ -50,7 +51,7 @@ tollgate.dev.`,
   kubectl tollgate release default --pods 20 --for 30m --yes`,
 		Args: cobra.ExactArgs(1),
 	}
-	c.build(cmd, c.complete, c.run)
+	state.CompleteNames(cmd, c.build(cmd, c.complete, c.run), "policy", 1)
 	c.addFlags(cmd)
 	return cmd
 }

@@ -37,12 +37,13 @@ type edge struct {
 
 func realEdge() edge { return edge{clock: clock.RealClock{}, terminal: cli.Terminal} }
 
-// addConnection adds the flags of a connection, which is used unless there is one.
-func (e *edge) addConnection(cmd *cobra.Command) {
+// addConnection adds the flags of a connection, which is used unless there is one, and returns it.
+func (e *edge) addConnection(cmd *cobra.Command) *cli.Connection {
 	connection := cli.ConnectToAll(cmd)
 	if e.connect == nil {
 		e.connect = connection.Clients
 	}
+	return connection
 }
 
 // writing has the common options of both commands.
@@ -54,9 +55,9 @@ type writing struct {
 	taints []Taint
 }
 
-// addFlags adds the flags of the connection and the common ones.
+// addFlags adds the flags of the connection and the common ones. The first argument is a device.
 func (w *writing) addFlags(cmd *cobra.Command) {
-	w.addConnection(cmd)
+	state.CompleteNames(cmd, w.addConnection(cmd), "device", 1)
 	w.target.AddFlags(cmd)
 	w.AddFlags(cmd, "`format` of what was written", "`none`, client (write nothing) or server (have the API server judge, and write nothing)")
 }

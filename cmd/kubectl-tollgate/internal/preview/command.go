@@ -3,6 +3,7 @@ package preview
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/spf13/cobra"
 
@@ -91,7 +92,7 @@ and ends pending evictions. Only the effect NoExecute evicts pods.
   kubectl tollgate preview node worker-1 maintenance-`,
 	}
 	cmd.Flags().StringVarP(&nodes.labels, "selector", "l", "", "nodes with these `labels`, instead of names")
-	addPreview(cmd, e, nodes)
+	state.CompleteNames(cmd, addPreview(cmd, e, nodes), "node", math.MaxInt)
 	return cmd
 }
 
@@ -111,14 +112,14 @@ publishes and that no pod uses is an error.
   kubectl tollgate preview device --class gpus --selector 'device.attributes["gpu.example.com"].model == "A100"' recall:NoExecute`,
 	}
 	devices.target.AddFlags(cmd)
-	addPreview(cmd, e, devices)
+	state.CompleteNames(cmd, addPreview(cmd, e, devices), "device", 1)
 	return cmd
 }
 
-// addPreview makes cmd preview a query.
-func addPreview(cmd *cobra.Command, e edge, q query) {
+// addPreview makes cmd preview a query. It returns the connection.
+func addPreview(cmd *cobra.Command, e edge, q query) *cli.Connection {
 	c := &command{query: q, edge: e}
-	c.addConnection(cmd)
+	connection := c.addConnection(cmd)
 	c.output.AddFlag(cmd, "`format`", "table", "wide", "yaml", "json")
 	cmd.Flags().IntVar(&c.failOver, "fail-over", -1, "exit with 2 if more than this `number` of pods would leave; a negative number disables this")
 	c.wants.AddFlags(cmd)
@@ -131,6 +132,7 @@ func addPreview(cmd *cobra.Command, e edge, q query) {
 		}
 		return c.run(cmd)
 	}
+	return connection
 }
 
 // run reads the cluster, and writes the previews, and notes about missing data.

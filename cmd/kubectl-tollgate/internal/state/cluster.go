@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -279,6 +280,15 @@ func (c *Cluster) Again(ctx context.Context, clients *cli.Clients, now time.Time
 	again := *c
 	again.Now, again.Tollgate, again.Rules = now, status, status.rules(c.comparing)
 	return &again, nil
+}
+
+// With returns a copy of c for now, with the tracker and the EvictionPolicies that watches keep up to
+// date. Its list of what is missing is its own.
+func (c *Cluster) With(now time.Time, kept *tracker.Tracker, policies []v1alpha1.EvictionPolicy) *Cluster {
+	with := *c
+	with.Now, with.Tracker, with.EvictionPolicies = now, kept, policies
+	with.missing, with.reads = slices.Clone(c.missing), maps.Clone(c.reads)
+	return &with
 }
 
 // isLeading reports whether a lease is held. It allows a minute of clock skew.

@@ -4,7 +4,6 @@ package status
 import (
 	"context"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
@@ -69,24 +68,12 @@ func (c *command) run(ctx context.Context, clients *cli.Clients) error {
 	if err != nil {
 		return err
 	}
-	d := document{APIVersion: "cli.tollgate.dev/v1alpha1", Kind: "Status", Tollgate: tollgateOf(&found.Tollgate), Evictions: map[evictions.State]int{}}
-	if d.Webhooks, err = readWebhooks(ctx, clients, found); err != nil {
-		return err
-	}
-	if d.Policies, err = readPolicies(ctx, clients, found); err != nil {
+	objects, err := ReadObjects(ctx, clients)
+	if err != nil {
 		return err
 	}
 	clients.Progress.End()
-	list := shown.List(now, &evictions.Filter{})
-	for _, e := range list {
-		d.Evictions[e.State]++
-	}
-	d.Taints = taintsOf(found.Tracker)
-	d.Attention, d.Missing = append(d.attention(), evictions.Notes(list, now)...), found.Missing()
-	if lack := found.Tollgate.Lack(); lack != "" && (found.Tollgate.Told || !found.Tollgate.Installed) {
-		// That Tollgate does not run, or does not lead, is known.
-		d.Attention, d.Missing = slices.Insert(d.Attention, 0, lack), slices.DeleteFunc(d.Missing, func(s string) bool { return s == lack })
-	}
+	d := Of(found, objects, shown.List(now, &evictions.Filter{}), now)
 	if c.Format != "text" {
 		return cli.WriteDocument(c.out, c.Format, "  ", d)
 	}

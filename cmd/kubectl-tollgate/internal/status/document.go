@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,14 +27,13 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// document is the state of Tollgate and of the evictions. It is no API object.
-type document struct {
+// Document is the state of Tollgate and of the evictions. It is no API object.
+type Document struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
 	Tollgate   tollgate `json:"tollgate"`
-	// Webhooks are those of each webhook configuration of Tollgate; absent if they may not be read.
+	// Webhooks and Policies are those of Objects.
 	Webhooks []webhooks `json:"webhooks,omitempty"`
-	// Policies are those of each kind that the user may list.
 	Policies []policies `json:"policies,omitempty"`
 	Taints   taints     `json:"taints"`
 	// Evictions are the numbers of pods that have to leave.
@@ -42,6 +42,16 @@ type document struct {
 	// what could not be read.
 	Attention []string `json:"attention,omitempty"`
 	Missing   []string `json:"missing,omitempty"`
+}
+
+// Objects are the webhook configurations and the policies of Tollgate.
+type Objects struct {
+	// webhooks are those of each webhook configuration of Tollgate; empty if they may not be read.
+	webhooks []webhooks
+	// policies are those of each kind that the user may list.
+	policies []policies
+	// missing are sentences about what could not be read.
+	missing []string
 }
 
 type tollgate struct {
@@ -66,6 +76,14 @@ type policies struct {
 	Policies int        `json:"policies"`
 	NotReady []notReady `json:"notReady,omitempty"`
 	Paused   []string   `json:"paused,omitempty"`
+	// Violations are the policies that existing pods violate.
+	Violations []violations `json:"violations,omitempty"`
+}
+
+// violations is the number of existing pods that violate a policy, according to its status.
+type violations struct {
+	Name string `json:"name"`
+	Pods int32  `json:"pods"`
 }
 
 // notReady is a policy without the condition Ready. The reason is that of the condition.
@@ -171,13 +189,54 @@ func (p *policies) add(kind policyset.Kind, policy policyset.Object) {
 	case ready.Status != metav1.ConditionTrue:
 		p.NotReady = append(p.NotReady, notReady{policy.GetName(), ready.Reason})
 	}
-	if evictions, ok := policy.(*v1alpha1.EvictionPolicy); ok && evictions.Spec.Paused {
-		p.Paused = append(p.Paused, policy.GetName())
+	var found *v1alpha1.TolerationViolations
+	switch policy := policy.(type) {
+	case *v1alpha1.EvictionPolicy:
+		if policy.Spec.Paused {
+			p.Paused = append(p.Paused, policy.Name)
+		}
+	case *v1alpha1.TolerationPolicy:
+		found = policy.Status.Violations
+	case *v1alpha1.PlacementPolicy:
+		found = policy.Status.Violations
+	}
+	if found != nil && found.Count > 0 {
+		p.Violations = append(p.Violations, violations{policy.GetName(), found.Count})
 	}
 }
 
+// Of returns the state of a cluster, whose pods that have to leave are list.
+func Of(found *state.Cluster, objects *Objects, list []evictions.Eviction, now time.Time) *Document {
+	d := &Document{
+		APIVersion: "cli.tollgate.dev/v1alpha1", Kind: "Status", Tollgate: tollgateOf(&found.Tollgate), Webhooks: objects.webhooks, Policies: objects.policies, Taints: taintsOf(found.Tracker), Evictions: map[evictions.State]int{},
+	}
+	for _, e := range list {
+		d.Evictions[e.State]++
+	}
+	d.Attention, d.Missing = append(d.attention(), evictions.Notes(list, now)...), slices.Concat(found.Missing(), objects.missing)
+	if lack := found.Tollgate.Lack(); lack != "" && (found.Tollgate.Told || !found.Tollgate.Installed) {
+		// That Tollgate does not run, or does not lead, is known.
+		d.Attention, d.Missing = slices.Insert(d.Attention, 0, lack), slices.DeleteFunc(d.Missing, func(s string) bool { return s == lack })
+	}
+	return d
+}
+
+// ReadObjects reads the webhook configurations and the policies of Tollgate.
+func ReadObjects(ctx context.Context, clients *cli.Clients) (*Objects, error) {
+	objects, lacks := &Objects{}, &state.Cluster{}
+	var err error
+	if objects.webhooks, err = readWebhooks(ctx, clients, lacks); err != nil {
+		return nil, err
+	}
+	if objects.policies, err = readPolicies(ctx, clients, lacks); err != nil {
+		return nil, err
+	}
+	objects.missing = lacks.Missing()
+	return objects, nil
+}
+
 // attention returns sentences about Tollgate and its policies, without those about pods.
-func (d *document) attention() []string {
+func (d *Document) attention() []string {
 	var sentences []string
 	for _, w := range d.Webhooks {
 		if d.Tollgate.Installed && !w.Exists {
@@ -196,12 +255,16 @@ func (d *document) attention() []string {
 			}
 			sentences = append(sentences, p.Kind+"/"+name+" is paused: kubectl tollgate resume "+resume)
 		}
+		for _, policy := range p.Violations {
+			sentences = append(sentences, fmt.Sprintf("%s %s %s/%s: kubectl describe %s %s",
+				cli.Counted(int(policy.Pods), "existing pod"), cli.Plural(int(policy.Pods), "violates", "violate"), p.Kind, policy.Name, strings.ToLower(p.Kind), policy.Name))
+		}
 	}
 	return sentences
 }
 
 // write writes the document as text.
-func (d *document) write(w io.Writer, now time.Time) error {
+func (d *Document) write(w io.Writer, now time.Time) error {
 	lines := [][2]string{
 		{"Tollgate", d.tollgate(now)}, {"Webhooks", d.webhooks()}, {"Policies", d.policies()}, {"Tainted", d.taints()}, {"Evictions", d.evictions()},
 	}
@@ -237,7 +300,7 @@ func (d *document) write(w io.Writer, now time.Time) error {
 // column is as wide as the names of the lines.
 const column = "           "
 
-func (d *document) tollgate(now time.Time) string {
+func (d *Document) tollgate(now time.Time) string {
 	switch t := &d.Tollgate; {
 	case !t.Installed:
 		return "does not run here"
@@ -251,7 +314,7 @@ func (d *document) tollgate(now time.Time) string {
 	}
 }
 
-func (d *document) webhooks() string {
+func (d *Document) webhooks() string {
 	var parts []string
 	for _, w := range d.Webhooks {
 		kind := strings.ToLower(strings.TrimSuffix(w.Configuration, "WebhookConfiguration"))
@@ -264,7 +327,7 @@ func (d *document) webhooks() string {
 	return cli.Joined(parts)
 }
 
-func (d *document) policies() string {
+func (d *Document) policies() string {
 	var parts []string
 	for _, p := range d.Policies {
 		if p.Policies > 0 {
@@ -274,7 +337,7 @@ func (d *document) policies() string {
 	return cli.Joined(parts)
 }
 
-func (d *document) taints() string {
+func (d *Document) taints() string {
 	var parts []string
 	add := func(count int, noun, effect string) {
 		if count > 0 {
@@ -287,7 +350,7 @@ func (d *document) taints() string {
 	return cli.Joined(parts)
 }
 
-func (d *document) evictions() string {
+func (d *Document) evictions() string {
 	var parts []string
 	for _, s := range evictions.States() {
 		if count := d.Evictions[s]; count > 0 {

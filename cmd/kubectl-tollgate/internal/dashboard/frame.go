@@ -1,0 +1,343 @@
+package dashboard
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/status"
+	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/device"
+)
+
+// frame is what the page shows at one time. It is read-only.
+type frame struct {
+	now time.Time
+	// sections are the parts of the page by name, and pods the rows of its list by namespace, name and
+	// UID, as JSON.
+	sections, pods map[string]json.RawMessage
+	// shown has the same parts, to check commands.
+	shown sections
+}
+
+// sections are the parts of the page besides the list of pods.
+type sections struct {
+	Status   *status.Document `json:"status"`
+	Nodes    []tainted        `json:"nodes"`
+	Devices  []tainted        `json:"devices"`
+	Policies []policy         `json:"policies"`
+	Budgets  []budget         `json:"budgets"`
+	Taints   []progress       `json:"taints"`
+	// Hidden is the number of devices that are not in Devices.
+	Hidden int `json:"hidden"`
+}
+
+// tainted is a node or a device.
+type tainted struct {
+	Name   string   `json:"name"`
+	Taints []string `json:"taints,omitempty"`
+	// Effect is the strongest effect of the taints, empty for none.
+	Effect corev1.TaintEffect `json:"effect,omitempty"`
+	// Pods is the number of pods that have to leave.
+	Pods int `json:"pods,omitempty"`
+}
+
+// policy is an EvictionPolicy.
+type policy struct {
+	Name     string `json:"name"`
+	Priority int32  `json:"priority"`
+	Paused   bool   `json:"paused,omitempty"`
+	Held     int32  `json:"held"`
+	// Pace and Breaker describe the limits, empty for none. Used is the number of pods that the
+	// breaker counts, and Tripped the time at which it tripped.
+	Pace    string `json:"pace,omitempty"`
+	Breaker string `json:"breaker,omitempty"`
+	Used    int32  `json:"used,omitempty"`
+	Tripped int64  `json:"tripped,omitempty"`
+}
+
+// budget is a PodDisruptionBudget that guards pods that have to leave.
+type budget struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Allowed   int32  `json:"allowed"`
+	Pods      int    `json:"pods"`
+}
+
+// progress is what the taints of one object have done.
+type progress struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Pods are the numbers of pods by state. Gone counts since the page is served.
+	Pods map[evictions.State]int `json:"pods"`
+}
+
+// pod is a pod that has to leave. Times are in milliseconds since 1970.
+type pod struct {
+	Key       string          `json:"key"`
+	Namespace string          `json:"namespace"`
+	Name      string          `json:"name"`
+	Node      string          `json:"node"`
+	State     evictions.State `json:"state"`
+	Due       int64           `json:"due"`
+	Until     int64           `json:"until,omitempty"`
+	Reason    string          `json:"reason"`
+}
+
+// mostDevices is the maximum number of devices on the page.
+const mostDevices = 5000
+
+// frameOf returns the frame of a list of evictions.
+func frameOf(at *evictions.Frame, objects *status.Objects) (*frame, error) {
+	found := at.Cluster
+	pods := map[string]int{}
+	f := &frame{now: at.Now, sections: map[string]json.RawMessage{}, pods: make(map[string]json.RawMessage, len(at.List))}
+	for i := range at.List {
+		e := &at.List[i]
+		pods[e.Node]++
+		row := pod{
+			Key: e.String() + "/" + string(e.UID), Namespace: e.Namespace, Name: e.Name, Node: e.Node, State: e.State,
+			Due: e.At.UnixMilli(), Until: millis(e.Hold.Until), Reason: e.Reason(),
+		}
+		text, err := json.Marshal(row)
+		if err != nil {
+			return nil, fmt.Errorf("encode pod %s: %w", e, err)
+		}
+		f.pods[row.Key] = text
+	}
+	s := &f.shown
+	s.Status = status.Of(found, objects, at.List, at.Now)
+	s.Status.Missing = append(s.Status.Missing, at.Lacks...)
+	s.Nodes, s.Policies, s.Budgets, s.Taints = nodes(found, pods), policies(found, at.Now), budgets(found, at.List), taints(at.Log)
+	s.Devices, s.Hidden = devices(found.Tracker)
+	for name, section := range map[string]any{
+		"status": s.Status, "nodes": s.Nodes, "devices": s.Devices, "policies": s.Policies, "budgets": s.Budgets, "taints": s.Taints, "hidden": s.Hidden,
+	} {
+		text, err := json.Marshal(section)
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: %w", name, err)
+		}
+		f.sections[name] = text
+	}
+	return f, nil
+}
+
+// millis returns a time in milliseconds since 1970, and 0 for the zero time.
+func millis(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixMilli()
+}
+
+func nodes(found *state.Cluster, pods map[string]int) []tainted {
+	var all []tainted
+	for _, node := range found.Tracker.Nodes() {
+		n := tainted{Name: node.Name, Pods: pods[node.Name]}
+		for _, taint := range node.Written {
+			n.add(taint.ToString(), taint.Effect)
+		}
+		all = append(all, n)
+	}
+	return all
+}
+
+// devices returns the published devices. If there are more than mostDevices, those without taints are
+// left out first, and hidden is the number of all that are left out.
+func devices(from *tracker.Tracker) (all []tainted, hidden int) {
+	ids := from.Devices(device.Selector{})
+	for _, id := range ids {
+		d := tainted{Name: id.String()}
+		for _, taint := range from.DeviceTaints(id) {
+			d.add(taint.String(), taint.Effect)
+		}
+		if d.Effect != "" || len(ids) <= mostDevices {
+			d.Pods = len(from.PodsUsing(id))
+			all = append(all, d)
+		}
+	}
+	all = all[:min(len(all), mostDevices)]
+	return all, len(ids) - len(all)
+}
+
+// effects are the effects of taints, the strongest last.
+var effects = []corev1.TaintEffect{"", "None", corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute}
+
+// add adds a taint.
+func (t *tainted) add(text string, effect corev1.TaintEffect) {
+	t.Taints = append(t.Taints, text)
+	if slices.Index(effects, effect) > slices.Index(effects, t.Effect) {
+		t.Effect = effect
+	}
+}
+
+func policies(found *state.Cluster, now time.Time) []policy {
+	var all []policy
+	for i := range found.EvictionPolicies {
+		of := &found.EvictionPolicies[i]
+		p := policy{Name: of.Name, Priority: of.Spec.Priority, Paused: of.Spec.Paused, Held: of.Status.Held}
+		if pace := of.Spec.Pace; pace != nil {
+			p.Pace = cli.Counted(int(pace.PodsPerSecond), "pod") + "/s"
+		}
+		if breaker := of.Spec.Breaker; breaker != nil {
+			p.Breaker = limitOf(breaker)
+			if count := of.Status.Breaker; count != nil {
+				p.Used = usedOf(count, breaker.Window.Duration, now)
+				if count.Tripped != nil {
+					p.Tripped = count.Tripped.UnixMilli()
+				}
+			}
+		}
+		all = append(all, p)
+	}
+	slices.SortStableFunc(all, func(a, b policy) int { return cmp.Compare(b.Priority, a.Priority) })
+	return all
+}
+
+// limitOf describes the limits of a breaker.
+func limitOf(breaker *v1alpha1.EvictionBreaker) string {
+	var limits []string
+	if breaker.MaxPods != nil {
+		limits = append(limits, cli.Counted(int(*breaker.MaxPods), "pod"))
+	}
+	if breaker.MaxPercent != nil {
+		limits = append(limits, strconv.Itoa(int(*breaker.MaxPercent))+" %")
+	}
+	return strings.Join(limits, " or ") + " in " + duration.HumanDuration(breaker.Window.Duration)
+}
+
+// usedOf returns the number of pods that a breaker counts in its window.
+func usedOf(count *v1alpha1.EvictionBreakerStatus, window time.Duration, now time.Time) int32 {
+	var used int32
+	for _, grant := range count.Granted {
+		if grant.Until.Add(window).After(now) {
+			used += grant.Pods
+		}
+	}
+	return used
+}
+
+// budgets returns the PodDisruptionBudgets that guard the pods of a list, those that allow the fewest
+// disruptions first.
+func budgets(found *state.Cluster, list []evictions.Eviction) []budget {
+	type key struct{ namespace, name string }
+	guarded := map[key]*budget{}
+	in := map[string][]tracker.Budget{}
+	for i := range list {
+		e := &list[i]
+		if _, read := in[e.Namespace]; !read {
+			in[e.Namespace] = found.Tracker.Budgets(e.Namespace)
+		}
+		if len(in[e.Namespace]) == 0 {
+			continue
+		}
+		situation, ok := found.Tracker.Lookup(e.Key)
+		if !ok {
+			continue
+		}
+		for _, of := range in[e.Namespace] {
+			if !of.Guards(&situation.Pod) {
+				continue
+			}
+			k := key{of.Namespace, of.Name}
+			if guarded[k] == nil {
+				guarded[k] = &budget{Namespace: of.Namespace, Name: of.Name, Allowed: of.Allowed}
+			}
+			guarded[k].Pods++
+		}
+	}
+	var all []budget
+	for _, b := range guarded {
+		all = append(all, *b)
+	}
+	slices.SortFunc(all, func(a, b budget) int {
+		return cmp.Or(cmp.Compare(a.Allowed, b.Allowed), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// taintKinds are the objects with taints as the command approve names them; others are not approved.
+var taintKinds = map[tracker.SourceKind]string{
+	tracker.SourceNode: "node", tracker.SourceRule: "rule", tracker.SourcePatch: "patch", tracker.SourceSlice: "slice",
+}
+
+func taints(log *evictions.Log) []progress {
+	var all []progress
+	for _, group := range log.Groups() {
+		all = append(all, progress{Kind: taintKinds[group.Source.Kind], Name: group.Source.Name, Pods: group.Pods})
+	}
+	return all
+}
+
+// update is what changed between two frames.
+type update struct {
+	Now      int64                      `json:"now"`
+	Sections map[string]json.RawMessage `json:"sections,omitempty"`
+	Pods     []json.RawMessage          `json:"pods,omitempty"`
+	Gone     []string                   `json:"gone,omitempty"`
+}
+
+// since returns what changed since another frame, nil for everything.
+func (f *frame) since(before *frame) update {
+	if before == nil {
+		before = &frame{}
+	}
+	u := update{Now: f.now.UnixMilli(), Sections: map[string]json.RawMessage{}}
+	for name, text := range f.sections {
+		if !bytes.Equal(text, before.sections[name]) {
+			u.Sections[name] = text
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(f.pods)) {
+		if !bytes.Equal(f.pods[key], before.pods[key]) {
+			u.Pods = append(u.Pods, f.pods[key])
+		}
+	}
+	for key := range before.pods {
+		if _, still := f.pods[key]; !still {
+			u.Gone = append(u.Gone, key)
+		}
+	}
+	slices.Sort(u.Gone)
+	return u
+}
+
+// frames has the current frame. It is safe for concurrent use.
+type frames struct {
+	mu      sync.Mutex
+	current *frame
+	changed chan struct{}
+}
+
+func newFrames() *frames { return &frames{changed: make(chan struct{})} }
+
+// publish replaces the current frame.
+func (f *frames) publish(next *frame) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.current = next
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// get returns the current frame, nil for none yet, and a channel that is closed when there is another
+// one.
+func (f *frames) get() (*frame, <-chan struct{}) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.current, f.changed
+}

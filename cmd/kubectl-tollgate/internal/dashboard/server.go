@@ -1,0 +1,252 @@
+package dashboard
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+)
+
+//go:embed page
+var files embed.FS
+
+var index = template.Must(template.ParseFS(files, "page/index.html"))
+
+// server serves the page. Its fields are set before the first request.
+type server struct {
+	// host is the address that the server listens on, and token the first part of every path.
+	host, token string
+	// cluster is the name of the cluster on the page.
+	cluster string
+	execute Execute
+	// flags are the flags of the connection, for commands.
+	flags  []string
+	frames *frames
+}
+
+const (
+	// mostStreams is the maximum number of pages that follow the cluster.
+	mostStreams = 16
+	// mostBody is the maximum size of a request, and mostOutput that of the output of a command.
+	mostBody, mostOutput = 4 << 10, 256 << 10
+	// longest is the maximum duration of a command.
+	longest = 2 * time.Minute
+	// heartbeat is the interval at which a stream shows that it is alive.
+	heartbeat = 10 * time.Second
+	// slowest is the time that a page has to take in an update.
+	slowest = 30 * time.Second
+)
+
+// handler returns the handler of all requests.
+func (s *server) handler() http.Handler {
+	assets, err := fs.Sub(files, "page")
+	if err != nil {
+		panic(err) // The path is valid.
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.index)
+	for _, name := range []string{"style.css", "script.js"} {
+		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, assets, name) })
+	}
+	streams, running := semaphore.NewWeighted(mostStreams), semaphore.NewWeighted(1)
+	mux.Handle("GET /events", limit(streams, "too many pages follow the cluster", s.stream))
+	mux.Handle("POST /run", limit(running, "another command runs", s.run))
+	return s.guard(mux)
+}
+
+// limit answers requests beyond a limit with an error.
+func limit(of *semaphore.Weighted, refusal string, next http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !of.TryAcquire(1) {
+			http.Error(w, refusal, http.StatusTooManyRequests)
+			return
+		}
+		defer of.Release(1)
+		next(w, r)
+	})
+}
+
+// contentPolicy has the page load and run only what this server serves. No text becomes HTML.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// guard answers only requests for this host with the token, and none from pages of other origins. The
+// name of the host is checked because other names can resolve to the loopback address too.
+func (s *server) guard(next http.Handler) http.Handler {
+	_, port, _ := net.SplitHostPort(s.host)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header := w.Header()
+		for name, value := range map[string]string{
+			"Content-Security-Policy": contentPolicy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+			"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
+		} {
+			header.Set(name, value)
+		}
+		if r.Host != s.host && r.Host != "localhost:"+port {
+			http.Error(w, "not this host", http.StatusMisdirectedRequest)
+			return
+		}
+		origin, site := r.Header.Get("Origin"), r.Header.Get("Sec-Fetch-Site")
+		if origin != "" && origin != "http://"+r.Host || site != "" && site != "same-origin" && site != "none" || r.Method != http.MethodGet && origin == "" {
+			http.Error(w, "not from this page", http.StatusForbidden)
+			return
+		}
+		token, rest, complete := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		if subtle.ConstantTimeCompare([]byte(token), []byte(s.token)) != 1 {
+			http.Error(w, "no such page: the command prints the address", http.StatusNotFound)
+			return
+		}
+		if !complete { // Relative addresses of the page need the slash.
+			http.Redirect(w, r, "/"+s.token+"/", http.StatusFound)
+			return
+		}
+		within := r.Clone(r.Context())
+		within.URL.Path, within.URL.RawPath = "/"+rest, ""
+		next.ServeHTTP(w, within)
+	})
+}
+
+func (s *server) index(w http.ResponseWriter, _ *http.Request) {
+	var page bytes.Buffer
+	if err := index.Execute(&page, s.cluster); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(page.Bytes()) // The page may be gone.
+}
+
+// stream sends an event with what changed for each frame, until the page is closed.
+func (s *server) stream(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	controller := http.NewResponseController(w)
+	send := func(text string) bool {
+		_ = controller.SetWriteDeadline(time.Now().Add(slowest)) // A writer without deadlines is one of a test.
+		_, err := io.WriteString(w, text)
+		return err == nil && controller.Flush() == nil
+	}
+	ticker := time.NewTicker(heartbeat)
+	defer ticker.Stop()
+	var sent *frame
+	for text := ": reading the cluster\n\n"; send(text); {
+		current, changed := s.frames.get()
+		if current != sent {
+			changes, err := json.Marshal(current.since(sent))
+			if err != nil {
+				return
+			}
+			sent, text = current, "data: "+string(changes)+"\n\n"
+			continue
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-changed:
+			text = ": changed\n\n"
+		case <-ticker.C:
+			text = ": alive\n\n"
+		}
+	}
+}
+
+// request is a command that the page runs.
+type request struct {
+	Args []string `json:"args"`
+	// Confirmed is false to see the effect of a command that writes.
+	Confirmed bool `json:"confirmed"`
+}
+
+// answer is what a command wrote.
+type answer struct {
+	// Command is the command line that a confirmed request runs.
+	Command string `json:"command"`
+	Output  string `json:"output"`
+	// Code is the exit code.
+	Code int `json:"code"`
+}
+
+// run runs a command of the page.
+func (s *server) run(w http.ResponseWriter, r *http.Request) {
+	var asked request
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, mostBody))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&asked); err != nil {
+		http.Error(w, "read the command: "+err.Error(), http.StatusBadRequest)
+		return
+	}
+	current, _ := s.frames.get()
+	if !current.offers(asked.Args) {
+		http.Error(w, fmt.Sprintf("the page offers no command %q now", asked.Args), http.StatusForbidden)
+		return
+	}
+	ctx, stop := context.WithTimeout(r.Context(), longest)
+	defer stop()
+	confirmed := append(confirmedArgs(asked.Args), s.flags...)
+	args := confirmed
+	if !asked.Confirmed && asked.Args[0] != "explain" {
+		args = append(append(slices.Clip(asked.Args), "--dry-run=server"), s.flags...)
+	}
+	out := &limited{left: mostOutput}
+	err := s.execute(ctx, args, out)
+	if err != nil {
+		fmt.Fprintln(out, err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(answer{ // The page may be gone.
+		Command: "kubectl tollgate " + strings.Join(withoutSecrets(confirmed), " "), Output: out.text.String(), Code: cli.ExitCode(err),
+	})
+}
+
+// confirmedArgs returns the arguments of a command that does not ask for confirmation.
+func confirmedArgs(args []string) []string {
+	switch args[0] {
+	case "resume", "release", "approve":
+		return append(slices.Clip(args), "--yes")
+	default:
+		return slices.Clip(args)
+	}
+}
+
+// withoutSecrets returns arguments without the values of flags that are secret.
+func withoutSecrets(args []string) []string {
+	shown := make([]string, 0, len(args))
+	for _, arg := range args {
+		if name, _, found := strings.Cut(arg, "="); found && (name == "--token" || name == "--password") {
+			arg = name + "=..."
+		}
+		shown = append(shown, arg)
+	}
+	return shown
+}
+
+// limited is a buffer that drops what exceeds a size.
+type limited struct {
+	text strings.Builder
+	left int
+}
+
+var errOutput = errors.New("the output is too long")
+
+// Write implements io.Writer.
+func (l *limited) Write(text []byte) (int, error) {
+	if len(text) > l.left {
+		return 0, errOutput
+	}
+	l.left -= len(text)
+	return l.text.Write(text)
+}
