@@ -21,6 +21,7 @@ CRANE_VERSION := v0.21.7
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 CRD_REF_DOCS_VERSION := v0.3.0
 D2_VERSION := v0.7.2
+AXE_VERSION := 4.14.1
 
 GO ?= go
 BIN := $(CURDIR)/bin
@@ -31,6 +32,7 @@ COSIGN := $(BIN)/cosign-$(COSIGN_VERSION)
 CRANE := $(BIN)/crane-$(CRANE_VERSION)
 CRD_REF_DOCS := $(BIN)/crd-ref-docs-$(CRD_REF_DOCS_VERSION)
 D2 := $(BIN)/d2-$(D2_VERSION)
+AXE := $(BIN)/axe-$(AXE_VERSION).js
 SITE := $(BIN)/site
 # v0.316.0 is Prometheus 3.16.0.
 PROMETHEUS := $(BIN)/prometheus-$(PROMETHEUS_VERSION)
@@ -63,6 +65,10 @@ PARALLEL ?= 1
 
 # The packages of e2e that make test-e2e tries, which is what Tollgate is for; all is every one.
 E2E ?= install pages envtest admission tightening eviction devices cli
+
+# The browser of make test-dashboard, and the folder in which it writes its pictures, if it does.
+CHROMIUM ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
+PICTURES ?=
 
 # How long make test-attack attacks.
 ATTACK ?= 2m
@@ -113,7 +119,7 @@ test: ## Run unit tests, then on a real control plane what Tollgate is for, with
 	@$(MAKE) --no-print-directory RACE= test-unit test-e2e
 
 .PHONY: test-all
-test-all: ## Run unit tests, then everything end to end, as CI does. Apart from that: test-attack, test-image, test-monitoring, test-release, test-versions.
+test-all: ## Run unit tests, then everything end to end, as CI does. Apart from that: test-attack, test-dashboard, test-image, test-monitoring, test-release, test-versions.
 	@$(MAKE) --no-print-directory test-unit test-e2e E2E=all RETRY=1
 
 .PHONY: test-unit
@@ -157,6 +163,14 @@ test-monitoring: $(PROMETHEUS) $(PROMTOOL) ## Test rules and dashboard with prom
 	@cd e2e && $(GO) run ./cmd/cluster build
 	@$(call say,Prometheus scrapes two real control planes (two minutes))
 	@cd e2e && TOLLGATE_PROMETHEUS=$(PROMETHEUS) TOLLGATE_PROMTOOL=$(PROMTOOL) $(GO) test $(TEST) -timeout 20m ./monitoring
+
+.PHONY: test-dashboard
+test-dashboard: $(AXE) ## Test the page of kubectl tollgate dashboard in Chromium, by keyboard and with axe. Needs npm and Chromium. PICTURES=docs/images
+	@test -n "$(CHROMIUM)" || { echo "no chromium is on the PATH: install Debian's package chromium, or set CHROMIUM" >&2; exit 1; }
+	@$(call say,building Kubernetes and etcd from their Go modules (about 6 minutes the first time))
+	@cd e2e && $(GO) run ./cmd/cluster build --programs
+	@$(call say,the dashboard in Chromium (a minute))
+	@cd e2e && TOLLGATE_BUILT=1 TOLLGATE_CHROMIUM=$(CHROMIUM) TOLLGATE_AXE=$(AXE) TOLLGATE_PICTURES=$(abspath $(PICTURES)) $(GO) test -v $(TEST) -timeout 20m $(if $(PICTURES),-run TestThePage) ./dashboard
 
 .PHONY: test-release
 test-release: $(HELM) $(COSIGN) $(CRANE) ## Release a clone to a registry on this machine, and install Tollgate from what was published alone.
@@ -371,6 +385,11 @@ $(D2):
 	@$(call say,building d2 $(D2_VERSION) (a minute or two))
 	@GOBIN=$(BIN) $(GO) install oss.terrastruct.com/d2@$(D2_VERSION)
 	@mv $(BIN)/d2 $@
+
+$(AXE):
+	@$(call say,fetching axe-core $(AXE_VERSION))
+	@mkdir -p $(BIN)/axe && cd $(BIN)/axe && npm pack --silent axe-core@$(AXE_VERSION) >/dev/null && \
+		tar xzf axe-core-$(AXE_VERSION).tgz package/axe.min.js && mv package/axe.min.js $@
 
 $(COSIGN):
 	@$(call say,building cosign $(COSIGN_VERSION) (some minutes))

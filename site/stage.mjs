@@ -4,7 +4,7 @@ import path from 'node:path'
 import { pages, repository, staged } from './pages.mjs'
 
 rmSync(staged, { recursive: true, force: true })
-for (const file of [...pages, 'docs/diagrams']) {
+for (const file of [...pages, 'docs/diagrams', 'docs/images']) {
   mkdirSync(path.dirname(path.join(staged, file)), { recursive: true })
   cpSync(path.join(repository, file), path.join(staged, file), { recursive: true })
 }

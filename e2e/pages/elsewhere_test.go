@@ -25,6 +25,7 @@ func elsewhere() []unrun {
 		{"README.md", "make build", builds + ", and has built it"},
 		{"README.md", evictors, "the control planes of the tests run with this flag: see e2e/controlplane"},
 		{"README.md", "kubectl tollgate evictions -w", endless},
+		{"README.md", "kubectl tollgate dashboard", "it serves until it is interrupted; e2e/dashboard runs it"},
 		{"docs/quickstart.md", "kind create cluster", engine},
 		{"docs/quickstart.md", "git clone https://github.com/tollgate-dev/tollgate && cd tollgate", "the reader is in a checkout"},
 		{"docs/quickstart.md", "make image", builds},
