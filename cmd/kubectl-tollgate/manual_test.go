@@ -204,11 +204,29 @@ func describe(t *testing.T, out *bytes.Buffer, cmd *cobra.Command, connection *p
 		}
 		out.WriteString("\nThe command also has the [flags of all that read a cluster](#flags-of-all-that-read-a-cluster)" + without + ".\n")
 	}
+	if schemas := schemasOf(t, cmd); len(schemas) > 0 {
+		out.WriteString("\nWith `-o json` and `-o yaml`, the output has the schema " + strings.Join(schemas, ", ") + ".\n")
+	}
 	for _, e := range shown {
 		printed, err := os.ReadFile(filepath.FromSlash(e.file))
 		require.NoError(t, err)
 		fmt.Fprintf(out, "\n```\n$ %s\n%s```\n", e.line, printed)
 	}
+}
+
+// schemasOf returns links to the schemas of what a command writes.
+func schemasOf(t *testing.T, cmd *cobra.Command) []string {
+	t.Helper()
+	_, path, _ := strings.Cut(cmd.CommandPath(), "tollgate ")
+	name := strings.ReplaceAll(strings.Replace(strings.Replace(path, "preview node", "preview", 1), "preview device", "preview", 1), " ", "-")
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(manualFile), "schemas", name+"*.json"))
+	require.NoError(t, err)
+	var links []string
+	for _, file := range files {
+		base := filepath.Base(file)
+		links = append(links, "["+strings.TrimSuffix(base, ".json")+"](schemas/"+base+")")
+	}
+	return links
 }
 
 func TestEveryCommandSaysWhatItIsFor(t *testing.T) {

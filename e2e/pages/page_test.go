@@ -55,7 +55,7 @@ func programsOfReaders() []string {
 
 // shortened are the words with which a command of Tollgate begins that lacks its program. Nobody
 // can type it.
-var shortened = regexp.MustCompile(`^(approve|check|devices|evictions|explain|export|preview|serve|taint|untaint|version) \S`)
+var shortened = regexp.MustCompile(`^(approve|check|dashboard|devices|evictions|explain|export|preview|serve|simulate|status|taint|untaint|version) \S`)
 
 // indented is a command that stands in no block.
 var indented = regexp.MustCompile(`^\s+\$ `)

@@ -176,14 +176,12 @@ func (r *Report) String() string {
 // Write writes the report in a format of the command. Text has colours where cli.Colours
 // says so. An error is that of the writer.
 func (r *Report) Write(w io.Writer, format string) error {
-	switch format {
-	case "json":
+	switch {
+	case cli.IsDocument(format):
 		return cli.WriteDocument(w, format, "  ", r)
-	case "yaml":
-		return cli.Print(w, format, r)
-	case "junit":
+	case format == "junit":
 		return r.writeJUnit(w)
-	case "sarif":
+	case format == "sarif":
 		return r.writeSARIF(w)
 	default:
 		return r.writeText(w, format == "wide", cli.Colours(w))

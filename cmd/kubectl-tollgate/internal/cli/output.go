@@ -13,20 +13,33 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
 )
 
 // Output is the flag -o of a command.
 type Output struct {
 	Format string
-	// Formats are the valid values. The first is the default.
+	// Formats are the valid values. The first is the default. With json among them, templates for parts
+	// of the JSON are valid too, unless Whole is set.
 	Formats []string
+	Whole   bool
+}
+
+// templates are the formats with a template, as kubectl has them.
+var templates = []string{"jsonpath", "jsonpath-as-json", "jsonpath-file", "go-template", "go-template-file"}
+
+// IsDocument reports whether a format is YAML, JSON, or a template for a part of it.
+func IsDocument(format string) bool {
+	name, _, _ := strings.Cut(format, "=")
+	return format == "json" || format == "yaml" || slices.Contains(templates, name)
 }
 
 // AddFlag adds the flag. An empty format prints what a command did.
 func (o *Output) AddFlag(cmd *cobra.Command, usage string, formats ...string) {
 	o.Formats = formats
-	cmd.Flags().StringVarP(&o.Format, "output", "o", formats[0], usage+": "+strings.Join(formats, ", "))
+	cmd.Flags().StringVarP(&o.Format, "output", "o", formats[0], usage+": "+strings.Join(formats, ", ")+o.orTemplate())
 	completeValues(cmd, "output", formats)
 }
 
@@ -37,8 +50,51 @@ func completeValues(cmd *cobra.Command, flag string, values []string) {
 	}
 }
 
-// Validate returns an error for a format that the command does not have.
-func (o *Output) Validate() error { return oneOf("output", o.Format, o.Formats) }
+// orTemplate ends a list of formats.
+func (o *Output) orTemplate() string {
+	if slices.Contains(o.Formats, "json") {
+		return ", jsonpath=TEMPLATE, go-template=TEMPLATE"
+	}
+	return ""
+}
+
+// Validate returns an error for a format that the command does not have, and for an invalid template.
+func (o *Output) Validate() error {
+	if !o.Whole && slices.Contains(o.Formats, "json") && IsDocument(o.Format) && !slices.Contains(o.Formats, o.Format) {
+		_, err := printerOf(o.Format)
+		return err
+	}
+	return oneOf("output", o.Format, o.Formats)
+}
+
+// printerOf returns the printer of a format with a template.
+func printerOf(format string) (printers.ResourcePrinter, error) {
+	printer, err := genericclioptions.NewKubeTemplatePrintFlags().ToPrinter(format)
+	if err != nil {
+		return nil, fmt.Errorf("--output is %q: %w", format, err)
+	}
+	return printer, nil
+}
+
+// printPart writes the part of a value that the template of a format selects.
+func printPart(out io.Writer, format string, value any) error {
+	printer, err := printerOf(format)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encode the output: %w", err)
+	}
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(text, &object.Object); err != nil {
+		return fmt.Errorf("read the output: %w", err)
+	}
+	if err := printer.PrintObj(object, out); err != nil {
+		return fmt.Errorf("write a part of the output: %w", err)
+	}
+	return nil
+}
 
 func oneOf(flag, value string, values []string) error {
 	if slices.Contains(values, value) {
@@ -47,18 +103,20 @@ func oneOf(flag, value string, values []string) error {
 	return fmt.Errorf("--%s is %q, want one of %s", flag, value, strings.TrimPrefix(strings.Join(values, ", "), ", "))
 }
 
-// Print writes an object as kubectl does, as JSON or YAML.
+// Print writes an object as kubectl does, as JSON, as YAML, or the part that a template selects.
 func Print(out io.Writer, format string, object any) error {
 	return write(out, format, "    ", true, object)
 }
 
-// WriteDocument writes a value as YAML, or as JSON with an indent.
+// WriteDocument writes a value as YAML, as JSON with an indent, or the part that a template selects.
 func WriteDocument(out io.Writer, format, indent string, value any) error {
 	return write(out, format, indent, false, value)
 }
 
 func write(out io.Writer, format, indent string, escapeHTML bool, value any) error {
-	if format == "json" {
+	switch format {
+	case "yaml":
+	case "json":
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", indent)
 		encoder.SetEscapeHTML(escapeHTML)
@@ -66,6 +124,8 @@ func write(out io.Writer, format, indent string, escapeHTML bool, value any) err
 			return fmt.Errorf("write JSON: %w", err)
 		}
 		return nil
+	default:
+		return printPart(out, format, value)
 	}
 	text, err := yaml.Marshal(value)
 	if err == nil {
@@ -122,7 +182,7 @@ const (
 func (f *WriteFlags) AddFlags(cmd *cobra.Command, output, dryRun string) {
 	f.Formats = []string{"", "name", "yaml", "json"}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.Format, "output", "o", "", output+": "+strings.Join(f.Formats[1:], ", "))
+	flags.StringVarP(&f.Format, "output", "o", "", output+": "+strings.Join(f.Formats[1:], ", ")+f.orTemplate())
 	flags.StringVar(&f.DryRun, "dry-run", DryRunNone, dryRun)
 	flags.Lookup("dry-run").NoOptDefVal = DryRunClient // as kubectl had it
 	completeValues(cmd, "output", f.Formats[1:])

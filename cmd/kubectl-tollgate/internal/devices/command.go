@@ -1,7 +1,9 @@
 package devices
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -63,7 +65,7 @@ devicetaintrules, resourceclaims and resourceslicepatches.`,
 		if err := output.Validate(); err != nil {
 			return err
 		}
-		if watch && (output.Format == "yaml" || output.Format == "json") {
+		if watch && cli.IsDocument(output.Format) {
 			return fmt.Errorf("--output is %q, and --watch goes with table, wide and name", output.Format)
 		}
 		clients, err := connection.Clients(cmd.ErrOrStderr())
@@ -84,12 +86,17 @@ func show(ctx context.Context, clients *cli.Clients, filter Filter, output strin
 	inventory, err := read(ctx, clients, filter, output != "name")
 	if err == nil {
 		inventory.Looked = func(devices int) { clients.Progress.Tell(devices, "devices looked at") }
-		switch to := clients.Progress.Before(out); output {
-		case "yaml":
+		switch to := clients.Progress.Before(out); {
+		case output == "yaml":
 			err = inventory.WriteYAML(ctx, to)
-		case "json":
+		case output == "json":
 			err = inventory.WriteJSON(ctx, to)
-		case "name":
+		case cli.IsDocument(output):
+			var document bytes.Buffer
+			if err = inventory.WriteJSON(ctx, &document); err == nil {
+				err = cli.WriteDocument(to, output, "", json.RawMessage(document.Bytes()))
+			}
+		case output == "name":
 			err = inventory.WriteNames(ctx, to)
 		default:
 			err = inventory.WriteTable(ctx, to, output == "wide")

@@ -115,7 +115,7 @@ func newOptions(cmd *cobra.Command) *options {
 // complete sets the options from the command line, or returns an error if they are invalid.
 func (o *options) complete(connection *cli.Connection) error {
 	if o.watch = o.watch || o.untilDone; o.watch {
-		o.output.Formats = []string{"table", "json"}
+		o.output.Formats, o.output.Whole = []string{"table", "json"}, true
 	}
 	switch err := o.output.Validate(); {
 	case err != nil:
@@ -166,10 +166,10 @@ func show(ctx context.Context, clients *cli.Clients, now time.Time, opts *option
 			notes = append(notes, note)
 		}
 	}
-	switch output {
-	case "yaml", "json":
+	switch {
+	case cli.IsDocument(output):
 		err = WriteDocument(to.out, output, list, now)
-	case "name":
+	case output == "name":
 		err = WriteNames(to.out, list)
 	default:
 		err = WriteTable(to.out, list, now, output == "wide", to.colour)

@@ -161,7 +161,7 @@ func show(ctx context.Context, clients *cli.Clients, of question, output string,
 	clients.Progress.End()
 	switch {
 	case err != nil:
-	case output == "json" || output == "yaml":
+	case cli.IsDocument(output):
 		err = cli.WriteDocument(out, output, "  ", answer)
 	default:
 		err = writeText(out, answer, output == "wide", of.now)

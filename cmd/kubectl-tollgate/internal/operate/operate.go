@@ -95,14 +95,13 @@ func (c *command) confirm(ctx context.Context, question, notDone string) error {
 // print writes an object that was created, configured or deleted, as done says.
 func (c *command) print(object *unstructured.Unstructured, done string) (err error) {
 	object.SetManagedFields(nil) // as kubectl shows objects
-	switch c.Format {
-	case "yaml", "json":
-		if c.Format == "yaml" {
-			_, err = io.WriteString(c.out, "---\n")
-		}
-		if err == nil {
-			err = cli.Print(c.out, c.Format, object.Object)
-		}
+	if c.Format == "yaml" {
+		_, err = io.WriteString(c.out, "---\n")
+	}
+	switch {
+	case err != nil:
+	case cli.IsDocument(c.Format):
+		err = cli.Print(c.out, c.Format, object.Object)
 	default:
 		_, err = io.WriteString(c.out, c.Line(object, done))
 	}

@@ -65,7 +65,7 @@ func (w *writing) addFlags(cmd *cobra.Command) {
 // print prints the written objects; done says what was done to each. A document is one object as it
 // is, or a list of several, as kubectl prints it.
 func (w *writing) print(out io.Writer, objects []*unstructured.Unstructured, done func(i int) string) error {
-	document := w.Format == "yaml" || w.Format == "json"
+	document := cli.IsDocument(w.Format)
 	items := make([]any, 0, len(objects))
 	for i, object := range objects {
 		if document {

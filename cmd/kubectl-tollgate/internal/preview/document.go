@@ -204,7 +204,7 @@ func byPolicy(counts map[string]int) []counted {
 // namespaces or, if wide, of pods.
 func (t *Teller) Write(out io.Writer, format string, all []Preview) error {
 	d := t.document(all)
-	if format == "json" || format == "yaml" {
+	if cli.IsDocument(format) {
 		return cli.Print(out, format, d)
 	}
 	var text bytes.Buffer

@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // documents are the types of the JSON and YAML that commands write or read, by command.
@@ -20,13 +23,31 @@ var documents = []struct{ command, folder, root string }{
 	{"explain pod", "explain", "Pod"},
 	{"preview", "preview", "document"},
 	{"simulate", "simulate", "document"},
-	{"status", "status", "document"},
+	{"status", "status", "Document"},
+}
+
+// commands is the import path of the commands.
+const commands = ownModule + "cmd/kubectl-tollgate/internal/"
+
+// documentOf lists the fields of a document, sorted.
+func (all source) documentOf(t *testing.T, folder, root string) *document {
+	t.Helper()
+	pkg := all[commands+folder]
+	require.NotNil(t, pkg, folder)
+	declaration, ok := pkg.types[root]
+	require.True(t, ok, "%s has no type %s", folder, root)
+	d := &document{source: all, comments: map[string]string{}, reached: map[*ast.TypeSpec]bool{}}
+	d.add("", typeIn{declaration.spec.Name, scope{file: declaration.file}}, nil)
+	slices.Sort(d.lines)
+	return d
 }
 
 // document lists the fields of a document.
 type document struct {
 	source
 	lines []string
+	// comments are the comments of fields by their paths.
+	comments map[string]string
 	// reached are the types of the repository in the document.
 	reached map[*ast.TypeSpec]bool
 }
@@ -128,7 +149,9 @@ func (d *document) addFields(prefix string, structure *ast.StructType, in scope,
 			embedded = append(embedded, field)
 		case name != "" && !slices.Contains(hidden, name):
 			hidden = append(hidden, name)
-			d.add(strings.TrimPrefix(prefix+"."+name, "."), typeIn{field.Type, in}, outer)
+			path := strings.TrimPrefix(prefix+"."+name, ".")
+			d.comments[path] = strings.Join(strings.Fields(field.Doc.Text()), " ")
+			d.add(path, typeIn{field.Type, in}, outer)
 		}
 	}
 	for _, field := range embedded {

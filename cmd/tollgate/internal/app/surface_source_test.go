@@ -88,7 +88,7 @@ func readSource(t *testing.T) source {
 
 func (all source) add(t *testing.T, name string) {
 	t.Helper()
-	syntax, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+	syntax, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution|parser.ParseComments)
 	require.NoError(t, err)
 	all.addFile(syntax, ownModule+strings.TrimPrefix(filepath.ToSlash(filepath.Dir(name)), "../../../../"))
 }

@@ -286,18 +286,12 @@ func linesOf(t *testing.T, kind string, f *flow) []string {
 // surfaceDocuments lists the fields of the JSON and YAML of commands.
 func surfaceDocuments(t *testing.T, code source) []string {
 	t.Helper()
-	const commands = ownModule + "cmd/kubectl-tollgate/internal/"
 	var lines []string
 	reached, folders := map[*ast.TypeSpec]bool{}, map[string]bool{}
 	for _, of := range documents {
-		pkg := code[commands+of.folder]
-		require.NotNil(t, pkg, of.folder)
 		folders[of.folder] = true
-		declaration, ok := pkg.types[of.root]
-		require.True(t, ok, "%s has no type %s", of.folder, of.root)
-		d := document{source: code, reached: reached}
-		d.add("", typeIn{declaration.spec.Name, scope{file: declaration.file}}, nil)
-		slices.Sort(d.lines)
+		d := code.documentOf(t, of.folder, of.root)
+		maps.Copy(reached, d.reached)
 		for _, line := range d.lines {
 			lines = append(lines, of.command+": "+line)
 		}
