@@ -118,12 +118,12 @@ func examplesIn(t *testing.T, name, field string) []any {
 
 // jsonSchema is the part of JSON Schema that the documents need.
 type jsonSchema struct {
-	Schema      string             `json:"$schema,omitempty"`
-	Title       string             `json:"title,omitempty"`
-	Description string             `json:"description,omitempty"`
-	Type        string             `json:"type,omitempty"`
-	Format      string             `json:"format,omitempty"`
-	Enum        []string           `json:"enum,omitempty"`
+	Schema      string                 `json:"$schema,omitempty"`
+	Title       string                 `json:"title,omitempty"`
+	Description string                 `json:"description,omitempty"`
+	Type        string                 `json:"type,omitempty"`
+	Format      string                 `json:"format,omitempty"`
+	Enum        []string               `json:"enum,omitempty"`
 	Properties  map[string]*jsonSchema `json:"properties,omitempty"`
 	Items       *jsonSchema            `json:"items,omitempty"`
 	// Additional is the schema of the values of a map, or whether there are fields besides Properties.
@@ -150,8 +150,8 @@ func (s *jsonSchema) add(name, kind string, comments map[string]string) {
 		at.Type, at = "object", at.Properties[field]
 		for rest := part[len(field):]; rest != ""; rest = rest[2:] {
 			at = at.inner(rest[:2])
-			passed += rest[:2]
 		}
+		passed += part[len(field):]
 	}
 	at.setType(kind)
 }
