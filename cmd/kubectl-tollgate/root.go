@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,19 +34,10 @@ Tollgate's admission and eviction.`,
 	}
 	settings.AddVersion(root)
 	root.AddCommand(
-		status.NewCommand(), dashboard.NewCommand(executeFor), simulate.NewCommand(), preview.NewCommand(), preview.NewTaintCommand(), preview.NewUntaintCommand(), devices.NewCommand(), evictions.NewCommand(),
+		status.NewCommand(), dashboard.NewCommand(), simulate.NewCommand(), preview.NewCommand(), preview.NewTaintCommand(), preview.NewUntaintCommand(), devices.NewCommand(), evictions.NewCommand(),
 		operate.NewPauseCommand(), operate.NewResumeCommand(), operate.NewReleaseCommand(), operate.NewApproveCommand(), explain.NewCommand(), check.NewCommand(), export.NewCommand(),
 	)
 	return root
-}
-
-// executeFor executes a command of the dashboard, which has no input.
-func executeFor(ctx context.Context, args []string, out io.Writer) error {
-	root := newRootCommand() //nolint:contextcheck // The commands get it when they run.
-	root.SetIn(strings.NewReader(""))
-	root.SetOut(out)
-	root.SetErr(out)
-	return execute(ctx, root, args)
 }
 
 // insteadOf maps likely but missing commands to the right ones.

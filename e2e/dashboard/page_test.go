@@ -194,12 +194,8 @@ func worksByKeyboard(t *testing.T, p *page, _ string) {
 		p.press(t, kb.Enter)
 		p.waitText(t, "#output", effect)
 		require.Contains(t, p.text(t, "#command"), command)
-		eventually(t, "the button has the focus", func(context.Context) error {
-			if at := evaluate[string](t, p, focused); at != "Run" {
-				return fmt.Errorf("the focus is on %s; %s", at, p.text(t, "#working"))
-			}
-			return nil
-		})
+		p.waitText(t, "#working", "This is the effect")
+		p.tab(t, "Run")
 		p.press(t, kb.Enter)
 		p.waitText(t, "#working", "Done")
 		p.press(t, kb.Escape)
@@ -223,7 +219,7 @@ func worksByKeyboard(t *testing.T, p *page, _ string) {
 	p.waitText(t, "#working", "This is the effect")
 	p.press(t, kb.Escape)
 	require.Empty(t, kubectl(t, "get", "evictionapprovals", "-o", "name"), "nothing was confirmed")
-	confirm("Release default", "created", "kubectl tollgate release default --yes")
+	confirm("Release default", "created", "kubectl tollgate release default --pods=4 --yes")
 	eventually(t, "the held pods leave", func(ctx context.Context) error {
 		out, err := install.Kubectl(ctx, shared, "get", "pods", "-n", "shop", "-l", "app=web", "-o", "name")
 		if err == nil && len(out) > 0 {

@@ -40,6 +40,8 @@ export const sidebar = [
     'Alerts': 'docs/alerts.md',
     'Metrics': 'docs/metrics.md',
     'Traces': 'docs/tracing.md',
+    'The dashboard': 'docs/dashboard.md',
+    'An incident': 'docs/operating.md',
     'Autoscalers and health monitors': 'docs/neighbours.md',
     'Troubleshooting': 'docs/troubleshooting.md',
     'Refusals': 'docs/refusals.md',

@@ -68,29 +68,12 @@ func (c *Connection) Namespace() (name string, given bool, err error) {
 	return name, given, nil
 }
 
-// Name returns the name of the cluster for people: that of the context, or the address of the API
-// server.
-func (c *Connection) Name() (string, error) {
-	config, err := c.flags.ToRawKubeConfigLoader().RawConfig()
-	if err != nil {
-		return "", fmt.Errorf("read the kubeconfig: %w", err)
-	}
-	if name := cmp.Or(*c.flags.Context, config.CurrentContext); name != "" && *c.flags.APIServer == "" {
-		return name, nil
-	}
-	client, err := c.Config()
-	if err != nil {
-		return "", err
-	}
-	return client.Host, nil
-}
-
-// ConnectionFlags returns the flags of a connection in a command line, to run another command with
-// the same connection.
-func ConnectionFlags(cmd *cobra.Command) []string {
+// Fixed returns the name of the cluster for people, which is that of the context or the address of the
+// API server, and the flags with which another command has the same connection, also when the user
+// changes the current context meanwhile.
+func (c *Connection) Fixed(cmd *cobra.Command) (name string, args []string, err error) {
 	known := pflag.NewFlagSet("", pflag.ContinueOnError)
 	genericclioptions.NewConfigFlags(true).AddFlags(known)
-	var args []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if known.Lookup(f.Name) == nil {
 			return
@@ -103,7 +86,31 @@ func ConnectionFlags(cmd *cobra.Command) []string {
 			args = append(args, "--"+f.Name+"="+value)
 		}
 	})
-	return args
+	config, err := c.flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return "", nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	if *c.flags.Context == "" && config.CurrentContext != "" {
+		args = append(args, "--context="+config.CurrentContext)
+	}
+	if name = cmp.Or(*c.flags.Context, config.CurrentContext); name != "" && *c.flags.APIServer == "" && *c.flags.ClusterName == "" {
+		return name, args, nil
+	}
+	client, err := c.Config()
+	if err != nil {
+		return "", nil, err
+	}
+	return client.Host, args, nil
+}
+
+// ConfigOf returns the configuration of clients for the flags of a command line.
+func ConfigOf(args []string) (*rest.Config, error) {
+	cmd := &cobra.Command{}
+	connection := Connect(cmd)
+	if err := cmd.ParseFlags(args); err != nil {
+		return nil, fmt.Errorf("read the flags of the connection: %w", err)
+	}
+	return connection.Config()
 }
 
 // Config returns the configuration of clients.

@@ -4,6 +4,7 @@
 package dashboard
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -11,12 +12,16 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/net/netutil"
 	"golang.org/x/sync/errgroup"
-	"k8s.io/utils/clock"
+	"k8s.io/client-go/rest"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
@@ -24,8 +29,26 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/status"
 )
 
-// Execute runs the plugin with arguments. It writes all output to out.
-type Execute func(ctx context.Context, args []string, out io.Writer) error
+// Execute runs the plugin with arguments, writes all output to out, and returns the exit code.
+type Execute func(ctx context.Context, args []string, out io.Writer) (code int, err error)
+
+// execute runs this program in a process of its own, which has no input.
+func execute(ctx context.Context, args []string, out io.Writer) (int, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return 0, fmt.Errorf("find this program: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // This program, with a command that the page offers.
+	cmd.Stdout, cmd.Stderr = out, out
+	err = cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
+		return exit.ExitCode(), nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("run the command: %w", err)
+	}
+	return 0, nil
+}
 
 // command is one run of the command.
 type command struct {
@@ -34,8 +57,8 @@ type command struct {
 	out   io.Writer
 }
 
-// NewCommand returns the command. The page runs other commands with execute.
-func NewCommand(execute Execute) *cobra.Command {
+// NewCommand returns the command.
+func NewCommand() *cobra.Command {
 	c := &command{}
 	cmd := &cobra.Command{
 		Use:   "dashboard",
@@ -66,16 +89,33 @@ evictions -A -w", and the page shows more with those for "kubectl tollgate statu
 			return err
 		}
 		clients.Progress.End()
-		name, err := connection.Name()
+		name, flags, err := connection.Fixed(cmd)
+		if err != nil {
+			return err
+		}
+		config, err := connection.Config()
 		if err != nil {
 			return err
 		}
 		c.out = cmd.OutOrStdout()
 		return c.run(cmd.Context(), clients, &server{
-			token: rand.Text(), cluster: name, execute: execute, flags: cli.ConnectionFlags(cmd), frames: newFrames(),
+			token: rand.Text(), cluster: name, execute: execute, flags: append(flags, "--tollgate-namespace="+c.wants.Lease), frames: newFrames(),
+			same: func() error { return sameCluster(config, flags) },
 		})
 	}
 	return cmd
+}
+
+// sameCluster returns an error if the flags of a connection lead to another cluster than they did.
+func sameCluster(before *rest.Config, flags []string) error {
+	config, err := cli.ConfigOf(flags)
+	if err != nil {
+		return err
+	}
+	if config.Host != before.Host || config.CAFile != before.CAFile || !bytes.Equal(config.CAData, before.CAData) {
+		return errors.New("the kubeconfig has another cluster now than this page: start the dashboard again")
+	}
+	return nil
 }
 
 // run serves the page until ctx is done.
@@ -90,21 +130,23 @@ func (c *command) run(ctx context.Context, clients *cli.Clients, s *server) erro
 		return fmt.Errorf("write the address: %w", err)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	const headerTimeout, idleTimeout, maxHeader = 10 * time.Second, time.Minute, 16 << 10
+	const headerTimeout, idleTimeout, maxHeader, mostConnections = 10 * time.Second, time.Minute, 16 << 10, 128
 	serving := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
 	context.AfterFunc(ctx, func() { _ = serving.Close() })
 	group.Go(func() error {
-		if err := serving.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := serving.Serve(netutil.LimitListener(listener, mostConnections)); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve: %w", err)
 		}
 		return nil
 	})
+	policies := &policyReader{clients: clients}
+	group.Go(func() error { return policies.run(ctx) })
 	group.Go(func() error {
-		show := &show{clients: clients, clock: clock.RealClock{}, frames: s.frames}
-		err := evictions.Watch(ctx, clients, c.wants, func(at *evictions.Frame) error { return show.update(ctx, at) })
+		show := &show{policies: policies, frames: s.frames}
+		err := evictions.Watch(ctx, clients, c.wants, show.update)
 		if err == nil {
 			err = ctx.Err() // Ends the server.
 		}
@@ -116,48 +158,78 @@ func (c *command) run(ctx context.Context, clients *cli.Clients, s *server) erro
 	return nil
 }
 
-// show turns what evictions.Watch reports into frames of the page.
-type show struct {
+// policyReader reads policies and webhooks at intervals.
+type policyReader struct {
 	clients *cli.Clients
-	clock   clock.PassiveClock
-	frames  *frames
 
-	last    time.Time
-	read    time.Time
-	objects *status.Objects
+	mu      sync.Mutex
+	objects status.Objects
+	// err is the error of the last try.
+	err error
 }
 
-const (
-	// shortest is the minimum interval of two frames.
-	shortest = 500 * time.Millisecond
-	// reread is the interval at which policies and webhooks are read.
-	reread = 5 * time.Second
-)
+// reread is the interval at which policies and webhooks are read.
+const reread = 5 * time.Second
+
+// run reads until ctx is done.
+func (r *policyReader) run(ctx context.Context) error {
+	ticker := time.NewTicker(reread)
+	defer ticker.Stop()
+	for {
+		requests, stop := context.WithTimeout(ctx, reread)
+		objects, err := status.ReadObjects(requests, r.clients)
+		stop()
+		r.mu.Lock()
+		if r.err = err; err == nil {
+			r.objects = *objects
+		}
+		r.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}
+
+// get returns what was read last, and the error of the last try.
+func (r *policyReader) get() (*status.Objects, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	objects := r.objects
+	return &objects, r.err
+}
+
+// show turns what evictions.Watch reports into frames of the page.
+type show struct {
+	policies *policyReader
+	frames   *frames
+
+	last time.Time
+	// installed is whether Tollgate was installed in the first frame: the watches depend on it.
+	installed *bool
+}
+
+// shortest is the minimum interval of two frames.
+const shortest = 500 * time.Millisecond
 
 // update publishes a frame, unless the last one is recent: another update follows within a second.
-func (s *show) update(ctx context.Context, at *evictions.Frame) error {
+func (s *show) update(at *evictions.Frame) error {
 	if at.Now.Sub(s.last) < shortest {
 		return nil
 	}
-	if s.objects == nil || at.Now.Sub(s.read) >= reread {
-		requests, stop := context.WithTimeout(ctx, reread)
-		objects, err := status.ReadObjects(requests, s.clients)
-		stop()
-		switch {
-		case err == nil:
-			s.objects = objects
-		case s.objects == nil && ctx.Err() == nil:
-			return err
-		case ctx.Err() == nil:
-			at.Lacks = append(at.Lacks, "policies may be old: "+err.Error())
-		}
-		s.read = s.clock.Now()
-	}
-	if s.objects == nil {
-		return nil
-	}
 	s.last = at.Now
-	f, err := frameOf(at, s.objects)
+	objects, err := s.policies.get()
+	if err != nil {
+		at.Lacks = append(at.Lacks, "policies and webhooks may be old: "+err.Error())
+	}
+	if s.installed == nil {
+		s.installed = &at.Cluster.Tollgate.Installed
+	}
+	if at.Cluster.Tollgate.Installed != *s.installed {
+		at.Lacks = append(at.Lacks, "Tollgate was installed or removed since this page began: start the dashboard again to see what it holds")
+	}
+	f, err := frameOf(at, objects)
 	if err == nil {
 		s.frames.publish(f)
 	}

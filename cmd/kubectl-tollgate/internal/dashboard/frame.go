@@ -20,6 +20,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/status"
+	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -42,8 +43,13 @@ type sections struct {
 	Policies []policy         `json:"policies"`
 	Budgets  []budget         `json:"budgets"`
 	Taints   []progress       `json:"taints"`
-	// Hidden is the number of devices that are not in Devices.
-	Hidden int `json:"hidden"`
+	// Hidden are the numbers of nodes and of devices without room on the page.
+	Hidden hidden `json:"hidden"`
+}
+
+type hidden struct {
+	Nodes   int `json:"nodes"`
+	Devices int `json:"devices"`
 }
 
 // tainted is a node or a device.
@@ -68,6 +74,8 @@ type policy struct {
 	Breaker string `json:"breaker,omitempty"`
 	Used    int32  `json:"used,omitempty"`
 	Tripped int64  `json:"tripped,omitempty"`
+	// Breaks is the number of pods that the breaker holds.
+	Breaks int `json:"breaks,omitempty"`
 }
 
 // budget is a PodDisruptionBudget that guards pods that have to leave.
@@ -84,6 +92,8 @@ type progress struct {
 	Name string `json:"name"`
 	// Pods are the numbers of pods by state. Gone counts since the page is served.
 	Pods map[evictions.State]int `json:"pods"`
+	// Breaks is the number of pods that breakers hold.
+	Breaks int `json:"breaks,omitempty"`
 }
 
 // pod is a pod that has to leave. Times are in milliseconds since 1970.
@@ -98,8 +108,12 @@ type pod struct {
 	Reason    string          `json:"reason"`
 }
 
-// mostDevices is the maximum number of devices on the page.
-const mostDevices = 5000
+const (
+	// mostCells is the maximum number of nodes, and of devices, on the page.
+	mostCells = 5000
+	// mostRows is the maximum number of taints, and of budgets, on the page.
+	mostRows = 200
+)
 
 // frameOf returns the frame of a list of evictions.
 func frameOf(at *evictions.Frame, objects *status.Objects) (*frame, error) {
@@ -121,9 +135,15 @@ func frameOf(at *evictions.Frame, objects *status.Objects) (*frame, error) {
 	}
 	s := &f.shown
 	s.Status = status.Of(found, objects, at.List, at.Now)
-	s.Status.Missing = append(s.Status.Missing, at.Lacks...)
-	s.Nodes, s.Policies, s.Budgets, s.Taints = nodes(found, pods), policies(found, at.Now), budgets(found, at.List), taints(at.Log)
-	s.Devices, s.Hidden = devices(found.Tracker)
+	for _, lack := range at.Lacks {
+		if !slices.Contains(s.Status.Missing, lack) && !slices.Contains(s.Status.Attention, lack) {
+			s.Status.Missing = append(s.Status.Missing, lack)
+		}
+	}
+	s.Nodes, s.Hidden.Nodes = fitting(nodes(found, pods))
+	s.Devices, s.Hidden.Devices = fitting(devices(found.Tracker))
+	s.Policies, s.Budgets, s.Taints = policies(found, at.Now), budgets(found, at.List), taints(at.Log)
+	s.countBreaks(at.List)
 	for name, section := range map[string]any{
 		"status": s.Status, "nodes": s.Nodes, "devices": s.Devices, "policies": s.Policies, "budgets": s.Budgets, "taints": s.Taints, "hidden": s.Hidden,
 	} {
@@ -156,22 +176,54 @@ func nodes(found *state.Cluster, pods map[string]int) []tainted {
 	return all
 }
 
-// devices returns the published devices. If there are more than mostDevices, those without taints are
-// left out first, and hidden is the number of all that are left out.
-func devices(from *tracker.Tracker) (all []tainted, hidden int) {
+// devices returns the published devices.
+func devices(from *tracker.Tracker) []tainted {
 	ids := from.Devices(device.Selector{})
+	all := make([]tainted, 0, len(ids))
 	for _, id := range ids {
 		d := tainted{Name: id.String()}
 		for _, taint := range from.DeviceTaints(id) {
 			d.add(taint.String(), taint.Effect)
 		}
-		if d.Effect != "" || len(ids) <= mostDevices {
+		if d.Effect != "" {
 			d.Pods = len(from.PodsUsing(id))
-			all = append(all, d)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// fitting returns the nodes or devices that the page has room for, and the number of the others. Those
+// without taints are left out first.
+func fitting(all []tainted) (shown []tainted, others int) {
+	if len(all) <= mostCells {
+		return all, 0
+	}
+	for _, t := range all {
+		if t.Effect != "" && len(shown) < mostCells {
+			shown = append(shown, t)
 		}
 	}
-	all = all[:min(len(all), mostDevices)]
-	return all, len(ids) - len(all)
+	return shown, len(all) - len(shown)
+}
+
+// countBreaks counts the pods that breakers hold.
+func (s *sections) countBreaks(list []evictions.Eviction) {
+	for i := range list {
+		e := &list[i]
+		if e.Hold.Reason != checks.BreakerTripped {
+			continue
+		}
+		for _, holding := range e.Way.Breakers {
+			if at := slices.IndexFunc(s.Policies, func(p policy) bool { return p.Name == holding.Name && p.Tripped > 0 }); at >= 0 {
+				s.Policies[at].Breaks++
+			}
+		}
+		source := e.Because[0].Taint.Author()
+		if at := slices.IndexFunc(s.Taints, func(p progress) bool { return p.Kind == taintKinds[source.Kind] && p.Name == source.Name }); at >= 0 {
+			s.Taints[at].Breaks++
+		}
+	}
 }
 
 // effects are the effects of taints, the strongest last.
@@ -267,7 +319,7 @@ func budgets(found *state.Cluster, list []evictions.Eviction) []budget {
 	slices.SortFunc(all, func(a, b budget) int {
 		return cmp.Or(cmp.Compare(a.Allowed, b.Allowed), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return all
+	return all[:min(len(all), mostRows)]
 }
 
 // taintKinds are the objects with taints as the command approve names them; others are not approved.
@@ -275,12 +327,19 @@ var taintKinds = map[tracker.SourceKind]string{
 	tracker.SourceNode: "node", tracker.SourceRule: "rule", tracker.SourcePatch: "patch", tracker.SourceSlice: "slice",
 }
 
+// taints returns the objects with taints, those whose pods are all gone last.
 func taints(log *evictions.Log) []progress {
-	var all []progress
+	var open, done []progress
 	for _, group := range log.Groups() {
-		all = append(all, progress{Kind: taintKinds[group.Source.Kind], Name: group.Source.Name, Pods: group.Pods})
+		p := progress{Kind: taintKinds[group.Source.Kind], Name: group.Source.Name, Pods: group.Pods}
+		if len(p.Pods) == 1 && p.Pods[evictions.Gone] > 0 {
+			done = append(done, p)
+		} else {
+			open = append(open, p)
+		}
 	}
-	return all
+	all := slices.Concat(open, done)
+	return all[:min(len(all), mostRows)]
 }
 
 // update is what changed between two frames.

@@ -67,7 +67,7 @@ func frameAt(t *testing.T, text string, now time.Time) *frame {
 	require.NoError(t, err)
 	list, log := evictions.NewCluster(found).List(now, &evictions.Filter{}), evictions.NewLog(now)
 	log.Next(list, nil)
-	f, err := frameOf(&evictions.Frame{Now: now, List: list, Log: log, Lacks: []string{"events are not known"}, Cluster: found}, &status.Objects{})
+	f, err := frameOf(&evictions.Frame{Now: now, List: list, Log: log, Lacks: append(found.Missing(), "events are not known"), Cluster: found}, &status.Objects{})
 	require.NoError(t, err)
 	return f
 }
@@ -79,11 +79,11 @@ func TestAFrameHasWhatThePageShows(t *testing.T) {
 		"nodes": `[{"name":"n1","taints":["example.com/broken:NoExecute"],"effect":"NoExecute","pods":2},` +
 			`{"name":"n2","taints":["example.com/hot:NoExecute","a:PreferNoSchedule"],"effect":"NoExecute","pods":1},{"name":"n3"}]`,
 		"devices": `[{"name":"gpu.example.com/n3/gpu-0","taints":["sick:NoSchedule"],"effect":"NoSchedule"},{"name":"gpu.example.com/n3/gpu-1"}]`,
-		"hidden":  `0`,
+		"hidden":  `{"nodes":0,"devices":0}`,
 		"policies": `[{"name":"gpus","priority":9,"paused":true,"held":0},` +
-			`{"name":"default","priority":0,"held":1,"pace":"5 pods/s","breaker":"3 pods or 10 % in 10m","used":3,"tripped":1772366100000}]`,
+			`{"name":"default","priority":0,"held":1,"pace":"5 pods/s","breaker":"3 pods or 10 % in 10m","used":3,"tripped":1772366100000,"breaks":1}]`,
 		"budgets": `[{"namespace":"web","name":"web","allowed":2,"pods":1}]`,
-		"taints":  `[{"kind":"node","name":"n1","pods":{"Held":1,"Waiting":1}},{"kind":"node","name":"n2","pods":{"Paused":1}}]`,
+		"taints":  `[{"kind":"node","name":"n1","pods":{"Held":1,"Waiting":1},"breaks":1},{"kind":"node","name":"n2","pods":{"Paused":1}}]`,
 	} {
 		require.JSONEq(t, want, string(f.sections[name]), name)
 	}
@@ -101,7 +101,7 @@ func TestAFrameHasWhatThePageShows(t *testing.T) {
 		Evictions map[string]int `json:"evictions"`
 	}
 	require.NoError(t, json.Unmarshal(f.sections["status"], &shown))
-	require.Contains(t, shown.Missing, "events are not known")
+	require.Equal(t, []string{"events are not known"}, shown.Missing, "each sentence is there once")
 	require.Equal(t, map[string]int{"Held": 1, "Paused": 1, "Waiting": 1}, shown.Evictions)
 }
 
@@ -141,5 +141,5 @@ func TestThePageHasRoomForTaintedDevicesFirst(t *testing.T) {
 	}
 	f := frameAt(t, text.String(), noon)
 	require.Len(t, f.shown.Devices, slices)
-	require.Equal(t, slices*(devices-1), f.shown.Hidden)
+	require.Equal(t, hidden{Devices: slices * (devices - 1)}, f.shown.Hidden)
 }

@@ -2,11 +2,12 @@ package dashboard
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // offers reports whether the page of a frame, nil for none, offers a command. The objects of a command
-// are those of the frame, so that no argument is a flag.
+// are those of the frame, so that no argument is a flag but the ones here.
 func (f *frame) offers(args []string) bool {
 	if f == nil || len(args) < 2 {
 		return false
@@ -21,7 +22,7 @@ func (f *frame) offers(args []string) bool {
 	case "pause policy", "resume policy":
 		return f.hasPolicy(object)
 	case "approve node", "approve rule", "approve patch":
-		return slices.ContainsFunc(f.shown.Taints, func(p progress) bool { return p.Kind == args[1] && p.Name == object })
+		return f.evicts(args[1], objects)
 	case "explain node":
 		return hasName(f.shown.Nodes, object)
 	case "explain device":
@@ -29,8 +30,23 @@ func (f *frame) offers(args []string) bool {
 	case "explain pod":
 		return len(objects) == 3 && objects[1] == "--namespace" && f.hasPod(objects[2], objects[0])
 	default:
-		return args[0] == "release" && len(objects) == 0 && f.hasPolicy(args[1])
+		return args[0] == "release" && isNumber(object) && f.hasPolicy(args[1])
 	}
+}
+
+// evicts reports whether the arguments are the name of an object of a kind with taints, and a number of
+// pods.
+func (f *frame) evicts(kind string, args []string) bool {
+	return len(args) == 2 && isNumber(args[1]) &&
+		slices.ContainsFunc(f.shown.Taints, func(p progress) bool { return p.Kind == kind && p.Name == args[0] })
+}
+
+// isNumber reports whether an argument is the number of pods that the user has seen: more may be held
+// when the command runs.
+func isNumber(arg string) bool {
+	number, found := strings.CutPrefix(arg, "--pods=")
+	pods, err := strconv.ParseInt(number, 10, 32)
+	return found && err == nil && pods > 0
 }
 
 func (f *frame) hasPolicy(name string) bool {

@@ -6,20 +6,19 @@ import (
 	"crypto/subtle"
 	"embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"html/template"
 	"io"
 	"io/fs"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
-
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
 //go:embed page
@@ -34,9 +33,13 @@ type server struct {
 	// cluster is the name of the cluster on the page.
 	cluster string
 	execute Execute
-	// flags are the flags of the connection, for commands.
+	// flags are those of the connection, for commands. Same returns an error if they lead to another
+	// cluster by now.
 	flags  []string
+	same   func() error
 	frames *frames
+	// looks and writes limit the commands that run at once: a slow look keeps no pause waiting.
+	looks, writes *semaphore.Weighted
 }
 
 const (
@@ -44,6 +47,8 @@ const (
 	mostStreams = 16
 	// mostBody is the maximum size of a request, and mostOutput that of the output of a command.
 	mostBody, mostOutput = 4 << 10, 256 << 10
+	// mostLooks is the maximum number of explanations and dry runs at once.
+	mostLooks = 8
 	// longest is the maximum duration of a command.
 	longest = 2 * time.Minute
 	// heartbeat is the interval at which a stream shows that it is alive.
@@ -63,22 +68,18 @@ func (s *server) handler() http.Handler {
 	for _, name := range []string{"style.css", "script.js"} {
 		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, assets, name) })
 	}
-	streams, running := semaphore.NewWeighted(mostStreams), semaphore.NewWeighted(1)
-	mux.Handle("GET /events", limit(streams, "too many pages follow the cluster", s.stream))
-	mux.Handle("POST /run", limit(running, "another command runs", s.run))
-	return s.guard(mux)
-}
-
-// limit answers requests beyond a limit with an error.
-func limit(of *semaphore.Weighted, refusal string, next http.HandlerFunc) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !of.TryAcquire(1) {
-			http.Error(w, refusal, http.StatusTooManyRequests)
+	streams := semaphore.NewWeighted(mostStreams)
+	s.looks, s.writes = semaphore.NewWeighted(mostLooks), semaphore.NewWeighted(1)
+	mux.HandleFunc("GET /events", func(w http.ResponseWriter, r *http.Request) {
+		if !streams.TryAcquire(1) {
+			http.Error(w, "too many pages follow the cluster", http.StatusTooManyRequests)
 			return
 		}
-		defer of.Release(1)
-		next(w, r)
+		defer streams.Release(1)
+		s.stream(w, r)
 	})
+	mux.HandleFunc("POST /run", s.run)
+	return s.guard(mux)
 }
 
 // contentPolicy has the page load and run only what this server serves. No text becomes HTML.
@@ -89,6 +90,10 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 // name of the host is checked because other names can resolve to the loopback address too.
 func (s *server) guard(next http.Handler) http.Handler {
 	_, port, _ := net.SplitHostPort(s.host)
+	hosts := []string{s.host, "localhost:" + port}
+	if port == "80" { // Browsers leave it out.
+		hosts = append(hosts, "127.0.0.1", "localhost")
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		for name, value := range map[string]string{
@@ -97,7 +102,10 @@ func (s *server) guard(next http.Handler) http.Handler {
 		} {
 			header.Set(name, value)
 		}
-		if r.Host != s.host && r.Host != "localhost:"+port {
+		if r.ContentLength != 0 { // A body that does not come keeps no connection.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(slowest)) // A writer without deadlines is one of a test.
+		}
+		if !slices.Contains(hosts, r.Host) {
 			http.Error(w, "not this host", http.StatusMisdirectedRequest)
 			return
 		}
@@ -189,26 +197,44 @@ func (s *server) run(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "read the command: "+err.Error(), http.StatusBadRequest)
 		return
 	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // See guard.
 	current, _ := s.frames.get()
 	if !current.offers(asked.Args) {
 		http.Error(w, fmt.Sprintf("the page offers no command %q now", asked.Args), http.StatusForbidden)
 		return
 	}
-	ctx, stop := context.WithTimeout(r.Context(), longest)
-	defer stop()
 	confirmed := append(confirmedArgs(asked.Args), s.flags...)
-	args := confirmed
-	if !asked.Confirmed && asked.Args[0] != "explain" {
-		args = append(append(slices.Clip(asked.Args), "--dry-run=server"), s.flags...)
+	args, running := confirmed, s.writes
+	switch {
+	case asked.Args[0] == "explain":
+		running = s.looks
+	case !asked.Confirmed:
+		args, running = append(append(slices.Clip(asked.Args), "--dry-run=server"), s.flags...), s.looks
 	}
+	if !running.TryAcquire(1) {
+		http.Error(w, "another command runs", http.StatusTooManyRequests)
+		return
+	}
+	defer running.Release(1)
+	if err := s.same(); err != nil {
+		http.Error(w, err.Error(), http.StatusConflict)
+		return
+	}
+	ctx := r.Context()
+	if asked.Confirmed { // It ends as the user was told, also if the page is gone.
+		ctx = context.WithoutCancel(ctx)
+	}
+	ctx, stop := context.WithTimeout(ctx, longest)
+	defer stop()
 	out := &limited{left: mostOutput}
-	err := s.execute(ctx, args, out)
+	code, err := s.execute(ctx, args, out)
 	if err != nil {
-		fmt.Fprintln(out, err)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer{ // The page may be gone.
-		Command: "kubectl tollgate " + strings.Join(withoutSecrets(confirmed), " "), Output: out.text.String(), Code: cli.ExitCode(err),
+		Command: "kubectl tollgate " + strings.Join(shown(confirmed), " "), Output: out.String(), Code: code,
 	})
 }
 
@@ -222,31 +248,49 @@ func confirmedArgs(args []string) []string {
 	}
 }
 
-// withoutSecrets returns arguments without the values of flags that are secret.
-func withoutSecrets(args []string) []string {
-	shown := make([]string, 0, len(args))
+// plainArg matches an argument that a shell takes as it is.
+var plainArg = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+// shown returns arguments to copy into a shell, without the values of flags that are secret.
+func shown(args []string) []string {
+	texts := make([]string, 0, len(args))
 	for _, arg := range args {
 		if name, _, found := strings.Cut(arg, "="); found && (name == "--token" || name == "--password") {
 			arg = name + "=..."
 		}
-		shown = append(shown, arg)
+		if !plainArg.MatchString(arg) {
+			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		}
+		texts = append(texts, arg)
 	}
-	return shown
+	return texts
 }
 
-// limited is a buffer that drops what exceeds a size.
+// limited is a buffer that drops what exceeds a size, and says so. It is safe for concurrent use.
 type limited struct {
+	mu   sync.Mutex
 	text strings.Builder
 	left int
+	cut  bool
 }
-
-var errOutput = errors.New("the output is too long")
 
 // Write implements io.Writer.
 func (l *limited) Write(text []byte) (int, error) {
-	if len(text) > l.left {
-		return 0, errOutput
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	kept := text[:min(len(text), l.left)]
+	l.cut = l.cut || len(kept) < len(text)
+	l.left -= len(kept)
+	l.text.Write(kept)
+	return len(text), nil
+}
+
+// String returns the text.
+func (l *limited) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cut {
+		return l.text.String() + "\n... the output is longer\n"
 	}
-	l.left -= len(text)
-	return l.text.Write(text)
+	return l.text.String()
 }

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -168,10 +170,12 @@ func TestOffersOnlyCommandsOfThePage(t *testing.T) {
 	t.Parallel()
 	f := frameAt(t, manifests, noon)
 	for args, want := range map[string]bool{
-		"pause all": true, "resume all": true, "pause policy default": true, "resume policy gpus": true, "release default": true,
-		"approve node n1": true, "explain node n3": true, "explain device gpu.example.com/n3/gpu-1": true, "explain pod held --namespace web": true,
+		"pause all": true, "resume all": true, "pause policy default": true, "resume policy gpus": true, "release default --pods=4": true,
+		"approve node n1 --pods=1": true, "explain node n3": true, "explain device gpu.example.com/n3/gpu-1": true, "explain pod held --namespace web": true,
 		"": false, "pause": false, "pause policy": false, "pause policy none": false, "pause all all": false, "pause policy default extra": false,
-		"release": false, "release none": false, "release --help": false, "approve node n3": false, "approve slice n1": false, "approve policy default": false,
+		"release": false, "release default": false, "release default --pods=0": false, "release default --pods=-1": false, "release default --pods=9999999999": false,
+		"release default --pods=1 --yes": false, "release none --pods=1": false, "release --help": false, "approve node n1": false, "approve node n3 --pods=1": false,
+		"approve slice n1 --pods=1": false, "approve policy default --pods=1": false, "approve node n1 --for=9h": false,
 		"explain node none": false, "explain pod stays --namespace web": false, "explain pod held --namespace": false, "explain pod held --kubeconfig web": false,
 		"explain pod held --namespace web extra": false, "explain claim c": false, "check --cluster": false, "export vap": false, "explain node n1 --as=root": false,
 	} {
@@ -183,18 +187,21 @@ func TestOffersOnlyCommandsOfThePage(t *testing.T) {
 func TestRunsCommandsOfThePage(t *testing.T) {
 	t.Parallel()
 	var ran [][]string
-	s := &server{flags: []string{"--context=prod", "--token=hidden"}, execute: func(_ context.Context, args []string, out io.Writer) error {
-		ran = append(ran, args)
-		_, _ = io.WriteString(out, "one pod\n")
-		switch args[0] {
-		case "approve":
-			return &cli.VerdictError{Reason: "no"}
-		case "release":
-			_, err := io.WriteString(out, strings.Repeat("x", mostOutput))
-			return err
-		}
-		return nil
-	}}
+	s := &server{
+		flags: []string{"--context=prod", "--token=hidden", "--kubeconfig=/my files/it's"}, same: func() error { return nil },
+		execute: func(_ context.Context, args []string, out io.Writer) (int, error) {
+			ran = append(ran, args)
+			_, _ = io.WriteString(out, "one pod\n")
+			switch args[0] {
+			case "approve":
+				return cli.ExitVerdict, nil
+			case "release":
+				_, err := io.WriteString(out, strings.Repeat("x", mostOutput))
+				return 0, err
+			}
+			return 0, nil
+		},
+	}
 	address := serve(t, s)
 	run := func(body string) (int, answer, string) {
 		got := do(t, http.MethodPost, address+"/SECRET/run", body, map[string]string{"Origin": address})
@@ -204,36 +211,29 @@ func TestRunsCommandsOfThePage(t *testing.T) {
 		}
 		return got.code, a, got.body
 	}
+	const flags, shown = ` --context=prod --token=hidden --kubeconfig=/my files/it's`, ` --context=prod --token=... '--kubeconfig=/my files/it'\''s'`
 	for _, c := range []struct {
-		body string
-		ran  string
-		want answer
+		body   string
+		ran    string
+		answer answer
 	}{
+		{`{"args": ["pause", "all"]}`, "pause all --dry-run=server", answer{"pause all", "one pod\n", 0}},
+		{`{"args": ["resume", "policy", "gpus"], "confirmed": true}`, "resume policy gpus --yes", answer{"resume policy gpus --yes", "one pod\n", 0}},
+		{`{"args": ["explain", "node", "n1"]}`, "explain node n1", answer{"explain node n1", "one pod\n", 0}},
 		{
-			`{"args": ["pause", "all"]}`, "pause all --dry-run=server --context=prod --token=hidden",
-			answer{Command: "kubectl tollgate pause all --context=prod --token=...", Output: "one pod\n"},
+			`{"args": ["approve", "node", "n1", "--pods=1"], "confirmed": true}`, "approve node n1 --pods=1 --yes",
+			answer{"approve node n1 --pods=1 --yes", "one pod\n", cli.ExitVerdict},
 		},
 		{
-			`{"args": ["resume", "policy", "gpus"], "confirmed": true}`, "resume policy gpus --yes --context=prod --token=hidden",
-			answer{Command: "kubectl tollgate resume policy gpus --yes --context=prod --token=...", Output: "one pod\n"},
-		},
-		{
-			`{"args": ["explain", "node", "n1"]}`, "explain node n1 --context=prod --token=hidden",
-			answer{Command: "kubectl tollgate explain node n1 --context=prod --token=...", Output: "one pod\n"},
-		},
-		{
-			`{"args": ["approve", "node", "n1"], "confirmed": true}`, "approve node n1 --yes --context=prod --token=hidden",
-			answer{Command: "kubectl tollgate approve node n1 --yes --context=prod --token=...", Output: "one pod\nno\n", Code: cli.ExitVerdict},
-		},
-		{
-			`{"args": ["release", "default"], "confirmed": true}`, "release default --yes --context=prod --token=hidden",
-			answer{Command: "kubectl tollgate release default --yes --context=prod --token=...", Output: "one pod\nthe output is too long\n", Code: cli.ExitError},
+			`{"args": ["release", "default", "--pods=1"], "confirmed": true}`, "release default --pods=1 --yes",
+			answer{"release default --pods=1 --yes", "one pod\n" + strings.Repeat("x", mostOutput-len("one pod\n")) + "\n... the output is longer\n", 0},
 		},
 	} {
 		code, got, text := run(c.body)
 		require.Equal(t, http.StatusOK, code, text)
-		require.Equal(t, c.want, got)
-		require.Equal(t, c.ran, strings.Join(ran[len(ran)-1], " "))
+		c.answer.Command = "kubectl tollgate " + c.answer.Command + shown
+		require.Equal(t, c.answer, got)
+		require.Equal(t, c.ran+flags, strings.Join(ran[len(ran)-1], " "))
 	}
 	before := len(ran)
 	for body, want := range map[string]int{
@@ -243,29 +243,74 @@ func TestRunsCommandsOfThePage(t *testing.T) {
 		code, _, text := run(body)
 		require.Equal(t, want, code, text)
 	}
+	s.same = func() error { return errors.New("another cluster") }
+	code, _, text := run(`{"args": ["pause", "all"], "confirmed": true}`)
+	require.Equal(t, http.StatusConflict, code)
+	require.Equal(t, "another cluster\n", text)
 	require.Len(t, ran, before, "nothing ran")
 }
 
-func TestOneCommandAtATime(t *testing.T) {
+// A look that hangs does not keep a pause waiting.
+func TestOneConfirmedCommandAtATime(t *testing.T) {
 	t.Parallel()
 	begun, end := make(chan struct{}), make(chan struct{})
-	s := &server{execute: func(ctx context.Context, _ []string, _ io.Writer) error {
-		close(begun)
+	s := &server{same: func() error { return nil }, execute: func(ctx context.Context, _ []string, _ io.Writer) (int, error) {
+		begun <- struct{}{}
 		select {
 		case <-end:
-			return nil
+			return 0, nil
 		case <-ctx.Done():
-			return errors.New("too late")
+			return 0, errors.New("too late")
 		}
 	}}
 	address := serve(t, s)
-	first := make(chan int)
-	post := func() int {
-		return do(t, http.MethodPost, address+"/SECRET/run", `{"args": ["pause", "all"]}`, map[string]string{"Origin": address}).code
+	codes := make(chan int)
+	post := func(body string) int {
+		return do(t, http.MethodPost, address+"/SECRET/run", body, map[string]string{"Origin": address}).code
 	}
-	go func() { first <- post() }()
+	const explain, pause = `{"args": ["explain", "node", "n1"]}`, `{"args": ["pause", "all"], "confirmed": true}`
+	for range mostLooks {
+		go func() { codes <- post(explain) }()
+		<-begun
+	}
+	require.Equal(t, http.StatusTooManyRequests, post(explain))
+	go func() { codes <- post(pause) }()
 	<-begun
-	require.Equal(t, http.StatusTooManyRequests, post())
+	require.Equal(t, http.StatusTooManyRequests, post(pause))
 	close(end)
-	require.Equal(t, http.StatusOK, <-first)
+	for range mostLooks + 1 {
+		require.Equal(t, http.StatusOK, <-codes)
+	}
 }
+
+// What has no token holds no connection for long.
+func TestABodyThatDoesNotComeEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, connection := net.Pipe()
+		s := &server{host: "127.0.0.1:1", token: token, frames: newFrames()}
+		serving := &http.Server{Handler: s.handler(), ReadHeaderTimeout: time.Second}
+		go func() { _ = serving.Serve(&oneListener{connection: connection}) }()
+		_, err := io.WriteString(client, "POST /run HTTP/1.1\r\nHost: 127.0.0.1:1\r\nContent-Length: 10\r\n\r\n")
+		require.NoError(t, err)
+		answer, err := io.ReadAll(client)
+		require.NoError(t, err, "the server closes the connection")
+		require.Contains(t, string(answer), "403 Forbidden")
+		require.NoError(t, serving.Close())
+	})
+}
+
+// oneListener accepts one connection.
+type oneListener struct{ connection net.Conn }
+
+func (l *oneListener) Accept() (net.Conn, error) {
+	connection := l.connection
+	if l.connection = nil; connection == nil {
+		return nil, net.ErrClosed
+	}
+	return connection, nil
+}
+
+func (l *oneListener) Close() error { return nil }
+
+func (l *oneListener) Addr() net.Addr { return &net.TCPAddr{} }

@@ -4,7 +4,7 @@ const $ = (id) => document.getElementById(id);
 const states = ["Leaving", "Due", "Waiting", "Blocked", "Held", "Paused", "Protected"];
 const pageSize = 100;
 
-const cluster = { status: {}, nodes: [], devices: [], policies: [], budgets: [], taints: [], hidden: 0 };
+const cluster = { status: {}, nodes: [], devices: [], policies: [], budgets: [], taints: [], hidden: {} };
 const pods = new Map();
 let rows = [];
 let most = pageSize;
@@ -41,10 +41,16 @@ function reconcile(parent, items, key, make, fill) {
     let child = kept.get(name);
     if (!child) kept.set(name, (child = make(item)));
     fill(child, item);
+    if (at && child === at.nextSibling) {
+      // Only the one in between has moved, further down.
+      const moved = at;
+      at = child;
+      parent.append(moved);
+    }
     if (child === at) at = at.nextSibling;
     else parent.insertBefore(child, at);
   }
-  if (focused !== document.activeElement && document.contains(focused)) focused.focus();
+  if (focused !== document.activeElement && document.contains(focused)) focused.focus({ preventScroll: true });
 }
 
 const setText = (target, text) => {
@@ -82,7 +88,7 @@ const draw = {
       const violations = (p.violations ?? []).map((v) => `${v.name}: ${v.pods}`).join(", ") || "none";
       cells(line, [p.kind, String(p.policies), names(p.notReady), violations]);
     });
-    const stopped = policies.some((p) => (p.paused ?? []).includes("stop-evictions"));
+    const stopped = cluster.policies.some((p) => p.name === "stop-evictions" && p.paused);
     $("pause-all").hidden = stopped;
     $("resume-all").hidden = !stopped;
     const mode = !tollgate.installed ? "does not run here" : tollgate.mode ? `mode ${tollgate.mode}` : "mode not known";
@@ -91,7 +97,10 @@ const draw = {
   },
   nodes: (nodes) => map($("nodes"), nodes, "node"),
   devices: (devices) => map($("devices"), devices, "device"),
-  hidden: (hidden) => setText($("hidden-devices"), hidden ? `${count(hidden, "more device")} without room here: kubectl tollgate devices` : ""),
+  hidden(hidden) {
+    setText($("hidden-nodes"), hidden.nodes ? `${count(hidden.nodes, "more node")} without room here` : "");
+    setText($("hidden-devices"), hidden.devices ? `${count(hidden.devices, "more device")} without room here: kubectl tollgate devices` : "");
+  },
   policies(policies) {
     $("policies").closest("section").hidden = policies.length === 0;
     reconcile($("policies"), policies, (p) => p.name, () => row(6), (line, p) => {
@@ -100,7 +109,7 @@ const draw = {
       cells(line, [p.name, String(p.priority), p.pace ?? "none", breaker, count(p.held, "pod")]);
       const offered = p.name === "stop-evictions" ? [["Resume", "resume", "all"]]
         : [p.paused ? ["Resume", "resume", "policy", p.name] : ["Pause", "pause", "policy", p.name]];
-      if (p.tripped) offered.push(["Release", "release", p.name]);
+      if (p.breaks) offered.push(["Release", "release", p.name, `--pods=${p.breaks}`]);
       buttons(line.lastChild, offered, p.name);
     });
   },
@@ -117,7 +126,7 @@ const draw = {
       const parts = { gone: sum("Gone"), going: sum("Leaving", "Due", "Waiting"), held: sum("Blocked", "Held", "Paused"), stays: sum("Protected") };
       cells(line, [`${t.kind}/${t.name}`, null, String(parts.gone), String(parts.going), String(parts.held), String(parts.stays)]);
       bar(line.children[1], parts);
-      buttons(line.lastChild, t.pods.Held && t.kind !== "slice" ? [["Approve", "approve", t.kind, t.name]] : [], `${t.kind} ${t.name}`);
+      buttons(line.lastChild, t.breaks && t.kind !== "slice" ? [["Approve", "approve", t.kind, t.name, `--pods=${t.breaks}`]] : [], `${t.kind} ${t.name}`);
     });
   },
 };
@@ -153,6 +162,9 @@ function list(id, sentences) {
 // byName sorts node-2 before node-10.
 const byName = new Intl.Collator("en", { numeric: true });
 
+// marks are the letters of effects where there is no room for names.
+const marks = { None: "i", PreferNoSchedule: "p", NoSchedule: "s", NoExecute: "x" };
+
 // map shows nodes or devices as cells. Arrow keys move between cells, and Enter explains one.
 function map(box, items, kind) {
   box.closest("section").hidden = items.length === 0;
@@ -173,6 +185,7 @@ function map(box, items, kind) {
     cell.title = label;
     cell.setAttribute("aria-label", label);
     cell.dataset.effect = item.effect ?? "";
+    cell.dataset.mark = marks[item.effect] ?? "";
     cell.name = item.name;
   });
 }
@@ -197,7 +210,8 @@ function choose(box, cell, kind) {
 
 for (const [id, kind] of [["nodes", "node"], ["devices", "device"]]) {
   const box = $(id);
-  box.addEventListener("focus", () => box.querySelector(".active") || (box.firstChild && activate(box, box.firstChild)));
+  // A click activates the cell below it.
+  box.addEventListener("focus", () => box.matches(":focus-visible") && !box.querySelector(".active") && box.firstChild && activate(box, box.firstChild));
   box.addEventListener("keydown", (event) => {
     const active = box.querySelector(".active") ?? box.firstChild;
     if (!active) return;
@@ -262,6 +276,10 @@ $("more").addEventListener("click", () => {
   most += pageSize;
   drawPods();
 });
+// A key that is held down confirms nothing.
+document.addEventListener("keydown", (event) => {
+  if (event.repeat && event.key === "Enter") event.preventDefault();
+}, true);
 document.addEventListener("keydown", (event) => {
   if (event.key === "/" && !event.ctrlKey && !event.metaKey && !event.altKey && !/^(INPUT|DIALOG)$/.test(event.target.tagName) && !$("dialog").open) {
     event.preventDefault();
@@ -272,10 +290,14 @@ document.addEventListener("keydown", (event) => {
 // --- commands
 
 let latest = 0;
+// look aborts the last command that changes nothing, so that it ends with the dialog.
+let look = new AbortController();
 
 // run asks the server to run a command, and returns its answer.
 async function run(args, confirmed) {
-  const response = await fetch("run", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ args, confirmed }) });
+  look = new AbortController();
+  const signal = confirmed ? undefined : look.signal;
+  const response = await fetch("run", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ args, confirmed }), signal });
   if (!response.ok) throw new Error((await response.text()).trim());
   return response.json();
 }
@@ -284,6 +306,7 @@ async function run(args, confirmed) {
 // nothing, and need none.
 async function command(args) {
   const mine = ++latest;
+  look.abort();
   const explains = args[0] === "explain";
   const confirm = $("confirm");
   setText($("command"), `kubectl tollgate ${args.join(" ")}`);
@@ -299,7 +322,6 @@ async function command(args) {
     confirm.disabled = true;
     await show(mine, args, true, "Running");
   };
-  if (!confirm.disabled) confirm.focus();
 }
 
 // show runs a command and writes its output into the dialog, unless that shows another one by now.
@@ -320,19 +342,35 @@ async function show(mine, args, confirmed, doing) {
 }
 
 $("close").addEventListener("click", () => $("dialog").close());
-$("dialog").addEventListener("close", () => latest++);
+$("dialog").addEventListener("close", () => {
+  latest++;
+  look.abort();
+});
 $("pause-all").addEventListener("click", () => command(["pause", "all"]));
 $("resume-all").addEventListener("click", () => command(["resume", "all"]));
 
 // --- updates
 
-const events = new EventSource("events");
-events.addEventListener("open", () => {
-  setText($("connection"), "");
-  pods.clear(); // A new stream begins with all pods.
-});
-events.addEventListener("error", () => setText($("connection"), "The connection is lost. What is shown may be old. Does the command still run?"));
-events.addEventListener("message", (event) => {
+let events;
+
+// connect follows the cluster, unless nobody looks: a browser has few connections for a host.
+function connect() {
+  events?.close();
+  if (document.hidden) return;
+  events = new EventSource("events");
+  events.addEventListener("open", () => {
+    setText($("connection"), "");
+    pods.clear(); // A new stream begins with all pods.
+  });
+  events.addEventListener("error", () => {
+    setText($("connection"), "The connection is lost. What is shown may be old. Does the command still run, and are few of its pages open?");
+    if (events.readyState === EventSource.CLOSED) setTimeout(connect, 5000);
+  });
+  events.addEventListener("message", take);
+}
+
+// take takes in an update.
+function take(event) {
   const update = JSON.parse(event.data);
   behind = Date.now() - update.now;
   for (const key of update.gone ?? []) pods.delete(key);
@@ -347,5 +385,8 @@ events.addEventListener("message", (event) => {
   }
   draw.status(cluster.status);
   drawPods();
-});
+}
+
+document.addEventListener("visibilitychange", connect);
+connect();
 setInterval(tick, 1000);
