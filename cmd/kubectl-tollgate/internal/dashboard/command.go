@@ -40,7 +40,12 @@ func execute(ctx context.Context, args []string, out io.Writer) (int, error) {
 	}
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // This program, with a command that the page offers.
 	cmd.Stdout, cmd.Stderr = out, out
-	err = cmd.Run()
+	// A program for credentials that outlives the command keeps the output open.
+	const outlived = 2 * time.Second
+	cmd.WaitDelay = outlived
+	if err = cmd.Run(); errors.Is(err, exec.ErrWaitDelay) {
+		return 0, nil // The command itself has succeeded.
+	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
 		return exit.ExitCode(), nil
 	}
@@ -206,8 +211,8 @@ type show struct {
 	frames   *frames
 
 	last time.Time
-	// installed is whether Tollgate was installed in the first frame: the watches depend on it.
-	installed *bool
+	// first is the state of Tollgate in the first frame, on which the watches depend; nil before.
+	first *state.Tollgate
 }
 
 // shortest is the minimum interval of two frames.
@@ -223,10 +228,11 @@ func (s *show) update(at *evictions.Frame) error {
 	if err != nil {
 		at.Lacks = append(at.Lacks, "policies and webhooks may be old: "+err.Error())
 	}
-	if s.installed == nil {
-		s.installed = &at.Cluster.Tollgate.Installed
+	tollgate := at.Cluster.Tollgate
+	if s.first == nil {
+		s.first = &tollgate
 	}
-	if at.Cluster.Tollgate.Installed != *s.installed {
+	if tollgate.Installed != s.first.Installed {
 		at.Lacks = append(at.Lacks, "Tollgate was installed or removed since this page began: start the dashboard again to see what it holds")
 	}
 	f, err := frameOf(at, objects)

@@ -15,7 +15,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -266,9 +265,8 @@ func shown(args []string) []string {
 	return texts
 }
 
-// limited is a buffer that drops what exceeds a size, and says so. It is safe for concurrent use.
+// limited is a buffer that drops what exceeds a size, and says so. It is not safe for concurrent use.
 type limited struct {
-	mu   sync.Mutex
 	text strings.Builder
 	left int
 	cut  bool
@@ -276,8 +274,6 @@ type limited struct {
 
 // Write implements io.Writer.
 func (l *limited) Write(text []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	kept := text[:min(len(text), l.left)]
 	l.cut = l.cut || len(kept) < len(text)
 	l.left -= len(kept)
@@ -287,8 +283,6 @@ func (l *limited) Write(text []byte) (int, error) {
 
 // String returns the text.
 func (l *limited) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.cut {
 		return l.text.String() + "\n... the output is longer\n"
 	}
