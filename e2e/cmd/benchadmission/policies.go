@@ -19,6 +19,8 @@ const (
 	// something to. A pod is refused that has the other name in all three places.
 	granted = "granted"
 	refused = "refused"
+	// spared is the name of a namespace that the webhooks leave out.
+	spared = "spared"
 
 	taintKey, taintValue = "dedicated", "team-a"
 )

@@ -138,7 +138,7 @@ func (s *stage) prepare(ctx context.Context) error {
 			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: granted, Name: granted}},
 		},
 	}
-	for _, name := range []string{granted, refused} {
+	for _, name := range []string{granted, refused, spared} {
 		objects = append(objects,
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: name}})
@@ -232,7 +232,9 @@ func (s *server) counts(ctx context.Context) (reviews int, allocated float64, er
 
 // installTollgate installs the program as a user would, and returns it as a server.
 func (s *stage) installTollgate(ctx context.Context) (*install.Tollgate, *server, error) {
-	installed, err := install.Install(ctx, s.cp, install.Options{Programs: s.programs, Managed: true})
+	installed, err := install.Install(ctx, s.cp, install.Options{Programs: s.programs, Managed: true, Patch: func(config map[string]any) {
+		config["webhook"].(map[string]any)["excludedNamespaces"] = []string{spared} //nolint:forcetypeassert // Install makes it.
+	}})
 	if err != nil {
 		return nil, nil, err
 	}
