@@ -104,8 +104,6 @@ const (
 var (
 	create = []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
 	update = []admissionregistrationv1.OperationType{admissionregistrationv1.Update}
-	remove = []admissionregistrationv1.OperationType{admissionregistrationv1.Delete}
-	write  = []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update}
 
 	// workloads are the resources with a template of pods that users write.
 	workloads = []string{
@@ -117,7 +115,8 @@ var (
 	}
 )
 
-// parts are the entries of both configurations.
+// parts are the entries of both configurations. The API server compares each request with all of
+// them, so what the same conditions may be about is one entry.
 var parts = map[Kind][]part{Validating: {
 	{name: "pods", resources: []string{"pods"}, operations: create, conditions: []string{notPlain}, on: without(Pods)},
 	// A pod without what a PlacementPolicy gives is refused, whatever it has.
@@ -150,25 +149,13 @@ var parts = map[Kind][]part{Validating: {
 		conditions: []string{"namespaces-change-labels"}, on: with(NamespaceLabels),
 	},
 	{
-		name: "nodes", resources: []string{"nodes"}, operations: update,
+		name: "nodes", resources: []string{"nodes", "nodes/status"}, operations: update,
 		conditions: []string{"not-the-node-controllers", "nodes-change-taints"},
 	},
+	{name: "policies", resources: ownKinds, conditions: []string{"patches-are-deleted-with-taints"}},
 	{
-		name: "node-status", resources: []string{"nodes/status"}, operations: update,
-		conditions: []string{"not-the-node-controllers", "nodes-change-taints"},
-	},
-	{name: "policies", resources: ownKinds, operations: write},
-	{
-		name: "patch-deletions", resources: []string{"resourceslicepatches"}, operations: remove,
-		conditions: []string{"patches-are-deleted-with-taints"},
-	},
-	{
-		name: "device-taint-rules", resources: []string{"devicetaintrules"},
-		conditions: []string{"rules-change-their-spec"}, on: devices,
-	},
-	{
-		name: "resource-slices", resources: []string{"resourceslices"},
-		conditions: []string{"slices-change-taints-by-others-than-drivers"}, on: devices,
+		name: "device-taints", resources: []string{"devicetaintrules", "resourceslices"},
+		conditions: []string{"rules-change-their-spec", "slices-change-taints-by-others-than-drivers"}, on: devices,
 	},
 	{
 		name: "claims", resources: []string{"resourceclaims", "resourceclaimtemplates"},
@@ -205,12 +192,8 @@ var parts = map[Kind][]part{Validating: {
 		on: func(s *Settings, _ Reasons) bool { return !s.NodeTaintTimestamps },
 	},
 	{
-		name: "mutate-resource-slices", resources: []string{"resourceslices"},
-		conditions: []string{"slices-with-taints-change-them"}, on: devices,
-	},
-	{
-		name: "mutate-device-taint-rules", resources: []string{"devicetaintrules"},
-		conditions: []string{"rules-change-their-effect-and-not-its-time"}, on: devices,
+		name: "mutate-device-taints", resources: []string{"devicetaintrules", "resourceslices"},
+		conditions: []string{"rules-change-their-effect-and-not-its-time", "slices-with-taints-change-them"}, on: devices,
 	},
 }}
 
@@ -271,7 +254,7 @@ func (d *Deriver) condition(p *part, reasons Reasons) []admissionregistrationv1.
 	for i, name := range p.conditions {
 		switch name {
 		case notPlain:
-			texts[i] = plainPod(d.settings.DefaultSeconds)
+			texts[i] = d.plainPod(reasons)
 		case warned:
 			texts[i] = d.templateWarnings(reasons)
 		default:
@@ -303,29 +286,36 @@ object.?spec.?template.?spec.orValue({})].exists(s,
 ` + strings.Join(texts, " ||\n") + ")"
 }
 
-// plainPod returns the condition of pods that are not plain. A pod is plain if it has no
-// tolerations but those that DefaultTolerationSeconds adds, no node, no scheduling gates, no
-// annotation of windows, and no constraint that brings a warning: then neither a rule of
-// Kubernetes nor a TolerationPolicy, GatePolicy or EvictionPolicy has anything to judge.
+// plainPod returns the condition of pods that are not plain. A pod is plain if it tolerates nothing
+// but nodes that are not ready or unreachable, has no node, no constraint that brings a warning,
+// and in mode Window no annotation of windows: then neither a rule of Kubernetes nor a
+// TolerationPolicy, GatePolicy or EvictionPolicy has anything to judge.
 //
-// Every plain pod of the cluster pays for each step of it, so it does not ask what the API server
-// has made sure of before it calls a validating webhook: a toleration with seconds is one of
-// NoExecute, and one that Exists has no value (AV-23).
-func plainPod(seconds toleration.DefaultSeconds) string {
-	const notReady, unreachable = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
-	byDefault := fmt.Sprintf("t.tolerationSeconds == %d && has(t.key) && t.key in ['%s', '%s']", seconds.NotReady, notReady, unreachable)
-	if seconds.NotReady != seconds.Unreachable {
-		byDefault = fmt.Sprintf("has(t.key) && (t.key == '%s' ? t.tolerationSeconds == %d : t.key == '%s' && t.tolerationSeconds == %d)",
-			notReady, seconds.NotReady, unreachable, seconds.Unreachable)
+// Every plain pod of the cluster pays for each step of it in the API server.
+func (d *Deriver) plainPod(reasons Reasons) string {
+	plain := "has(t.key) && t.key in ['node.kubernetes.io/not-ready', 'node.kubernetes.io/unreachable']"
+	if reasons&DefaultTolerations != 0 {
+		plain = byDefault(d.settings.DefaultSeconds)
 	}
-	return fmt.Sprintf(`has(object.spec.tolerations) && !object.spec.tolerations.all(t,
-has(t.tolerationSeconds) && has(t.operator) && t.operator == 'Exists' && %s) ||
-has(object.spec.nodeName) && object.spec.nodeName != '' ||
-has(object.spec.schedulingGates) && object.spec.schedulingGates.size() > 0 ||
-has(object.metadata.annotations) && '%s' in object.metadata.annotations ||
-has(object.spec.topologySpreadConstraints) && object.spec.topologySpreadConstraints.exists(c,
+	texts := []string{
+		"has(object.spec.tolerations) && !object.spec.tolerations.all(t, " + plain + ")",
+		"has(object.spec.nodeName) && object.spec.nodeName != ''",
+	}
+	if d.settings.Window {
+		texts = append(texts, "has(object.metadata.annotations) && '"+v1alpha1.AnnotationWindow+"' in object.metadata.annotations")
+	}
+	return strings.Join(append(texts, `has(object.spec.topologySpreadConstraints) && object.spec.topologySpreadConstraints.exists(c,
 c.whenUnsatisfiable == 'DoNotSchedule' && c.?nodeTaintsPolicy.orValue('Ignore') == 'Ignore') &&
-!object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))`, byDefault, v1alpha1.AnnotationWindow)
+!object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))`), " ||\n")
+}
+
+// byDefault returns the condition of a toleration that DefaultTolerationSeconds adds. The API server
+// has made sure before that a toleration with seconds is one of NoExecute, and that one that Exists
+// has no value (AV-23).
+func byDefault(seconds toleration.DefaultSeconds) string {
+	return fmt.Sprintf(`has(t.tolerationSeconds) && has(t.operator) && t.operator == 'Exists' && has(t.key) &&
+(t.key == 'node.kubernetes.io/not-ready' && t.tolerationSeconds == %d || t.key == 'node.kubernetes.io/unreachable' && t.tolerationSeconds == %d)`,
+		seconds.NotReady, seconds.Unreachable)
 }
 
 // client returns how the API server calls an entry.

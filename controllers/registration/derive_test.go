@@ -62,18 +62,20 @@ var judged = map[string]struct {
 	reason registration.Reasons
 	with   string
 }{
-	"a plain pod": {request{"pods", "", plain, "", "bob"}, "", registration.Tolerations | registration.Gates, ""},
+	"a plain pod": {request{"pods", "", plain, "", "bob"}, "", registration.Tolerations | registration.Gates | registration.DefaultTolerations, ""},
 	"a plain pod that a PlacementPolicy may change": {request{"pods", "", plain, "", "bob"}, "", registration.Pods, "pods mutate-pods"},
 	"a plain pod that a window may change":          {request{"pods", "", plain, "", "bob"}, "", registration.PodWindows, "mutate-pods"},
-	"a pod without tolerations":                     {request{"pods", "", `{metadata: {}, spec: {}}`, "", "bob"}, "", registration.Tolerations, ""},
+	"a pod without tolerations":                     {request{"pods", "", `{metadata: {}, spec: {}}`, "", "bob"}, "", registration.Tolerations | registration.DefaultTolerations, ""},
 	"a tolerant pod":                                {request{"pods", "", tolerant, "", "bob"}, "pods", 0, ""},
-	"default tolerations for another time":          {request{"pods", "", strings.ReplaceAll(plain, "300", "301"), "", "bob"}, "pods", 0, ""},
-	"default tolerations for ever":                  {request{"pods", "", strings.ReplaceAll(plain, ", tolerationSeconds: 300", ""), "", "bob"}, "pods", 0, ""},
-	"default seconds exchanged":                     {request{"pods", "", strings.ReplaceAll(plain, "300", "60"), "", "bob"}, "pods", 0, ""},
-	"a default toleration with a value":             {request{"pods", "", strings.ReplaceAll(plain, "operator: Exists", `operator: Equal, value: ""`), "", "bob"}, "pods", 0, ""},
+	"a pod that tolerates everything":               {request{"pods", "", `{metadata: {}, spec: {tolerations: [{operator: Exists}]}}`, "", "bob"}, "pods", registration.DefaultTolerations, ""},
+	"one that does so for a while":                  {request{"pods", "", `{metadata: {}, spec: {tolerations: [{operator: Exists, effect: NoExecute, tolerationSeconds: 300}]}}`, "", "bob"}, "pods", registration.DefaultTolerations, ""},
+	"default tolerations for another time":          {request{"pods", "", strings.ReplaceAll(plain, "300", "301"), "", "bob"}, "", registration.DefaultTolerations, "pods"},
+	"default tolerations for ever":                  {request{"pods", "", strings.ReplaceAll(plain, ", tolerationSeconds: 300", ""), "", "bob"}, "", registration.DefaultTolerations, "pods"},
+	"default seconds exchanged":                     {request{"pods", "", strings.ReplaceAll(plain, "300", "60"), "", "bob"}, "", registration.DefaultTolerations, "pods"},
+	"a default toleration with a value":             {request{"pods", "", strings.ReplaceAll(plain, "operator: Exists", `operator: Equal, value: ""`), "", "bob"}, "", registration.DefaultTolerations, "pods"},
 	"a pod on a node":                               {request{"pods", "", `{metadata: {}, spec: {nodeName: n}}`, "", "bob"}, "pods", 0, ""},
-	"a pod behind a gate":                           {request{"pods", "", `{metadata: {}, spec: {schedulingGates: [{name: a}]}}`, "", "bob"}, "pods", 0, ""},
-	"a pod with windows":                            {request{"pods", "", `{metadata: {` + window + `}, spec: {}}`, "", "bob"}, "pods", 0, ""},
+	"a pod behind a gate":                           {request{"pods", "", `{metadata: {}, spec: {schedulingGates: [{name: a}]}}`, "", "bob"}, "", registration.Gates, ""},
+	"a pod with windows in another mode":            {request{"pods", "", `{metadata: {` + window + `}, spec: {}}`, "", "bob"}, "", 0, ""},
 	"a pod that counts nodes":                       {request{"pods", "", `{metadata: {}, spec: {` + constraint + `}}`, "", "bob"}, "pods", 0, ""},
 	"a pod of a workload that counts nodes":         {request{"pods", "", `{metadata: {` + controlled + `}, spec: {` + constraint + `}}`, "", "bob"}, "", 0, ""},
 	"a mirror":                                      {request{"pods", "", `{metadata: {annotations: {kubernetes.io/config.mirror: x}}, spec: {tolerations: [` + dedicated + `]}}`, "", kubelet}, "pods", registration.Pods, ""},
@@ -112,15 +114,15 @@ var judged = map[string]struct {
 	"a node is untainted":                 {request{"nodes", "", "{metadata: {}, spec: {}}", "{metadata: {}, spec: {taints: [{key: a}]}}", "bob"}, "nodes", 0, ""},
 	"a node is tainted by its controller": {request{"nodes", "", "{metadata: {}, spec: {taints: [{key: a}]}}", "{metadata: {}, spec: {}}", controllers}, "mutate-nodes", 0, ""},
 	"a heartbeat":                         {request{"nodes", "status", "{metadata: {}, spec: {}, status: {a: 1}}", "{metadata: {}, spec: {}}", kubelet}, "", registration.All, ""},
-	"a node labels itself by its status":  {request{"nodes", "status", "{metadata: {labels: {a: b}}, spec: {}}", "{metadata: {}, spec: {}}", kubelet}, "node-status", 0, ""},
+	"a node labels itself by its status":  {request{"nodes", "status", "{metadata: {labels: {a: b}}, spec: {}}", "{metadata: {}, spec: {}}", kubelet}, "nodes", 0, ""},
 	"a node labels itself":                {request{"nodes", "", "{metadata: {labels: {a: b}}, spec: {}}", "{metadata: {}, spec: {}}", kubelet}, "nodes", 0, ""},
 
-	"a rule":              {request{"devicetaintrules", "", "{metadata: {}, spec: {taint: {key: a, effect: None}}}", "", "bob"}, "device-taint-rules mutate-device-taint-rules", 0, ""},
-	"a rule is deleted":   {request{"devicetaintrules", "", "", "{metadata: {}, spec: {taint: {key: a, effect: None}}}", "bob"}, "device-taint-rules", 0, ""},
+	"a rule":              {request{"devicetaintrules", "", "{metadata: {}, spec: {taint: {key: a, effect: None}}}", "", "bob"}, "device-taints mutate-device-taints", 0, ""},
+	"a rule is deleted":   {request{"devicetaintrules", "", "", "{metadata: {}, spec: {taint: {key: a, effect: None}}}", "bob"}, "device-taints", 0, ""},
 	"a rule is annotated": {request{"devicetaintrules", "", "{metadata: {annotations: {a: b}}, spec: {taint: {key: a, timeAdded: x}}}", "{metadata: {}, spec: {taint: {key: a, timeAdded: x}}}", "bob"}, "", 0, ""},
 	"a driver taints":     {request{"resourceslices", "", "{spec: {devices: [{name: a, taints: [{key: a, timeAdded: x}]}]}}", "{spec: {}}", driver}, "device-drivers", 0, ""},
-	"a person taints":     {request{"resourceslices", "", "{spec: {devices: [{name: a, taints: [{key: a, timeAdded: x}]}]}}", "{spec: {}}", "bob"}, "resource-slices", 0, ""},
-	"a taint goes":        {request{"resourceslices", "", "{spec: {devices: [{name: a}]}}", "{spec: {devices: [{name: a, taints: [{key: a, timeAdded: x}]}]}}", driver}, "device-drivers mutate-resource-slices", 0, ""},
+	"a person taints":     {request{"resourceslices", "", "{spec: {devices: [{name: a, taints: [{key: a, timeAdded: x}]}]}}", "{spec: {}}", "bob"}, "device-taints", 0, ""},
+	"a taint goes":        {request{"resourceslices", "", "{spec: {devices: [{name: a}]}}", "{spec: {devices: [{name: a, taints: [{key: a, timeAdded: x}]}]}}", driver}, "device-drivers mutate-device-taints", 0, ""},
 	"a driver publishes":  {request{"resourceslices", "", "{spec: {devices: [{name: a}]}}", "", driver}, "", registration.All, ""},
 
 	"a tolerant claim": {
@@ -148,7 +150,7 @@ var judged = map[string]struct {
 	"a policy":                    {request{"tolerationpolicies", "", "{metadata: {}, spec: {}}", "", "bob"}, "policies", 0, ""},
 	"a policy is deleted":         {request{"tolerationpolicies", "", "", "{metadata: {}, spec: {}}", "bob"}, "", registration.All, ""},
 	"a patch":                     {request{"resourceslicepatches", "", "{metadata: {}, spec: {}}", "", "bob"}, "policies", 0, ""},
-	"a patch with taints goes":    {request{"resourceslicepatches", "", "", "{spec: {devices: {taints: [{key: a}]}}}", "bob"}, "patch-deletions", 0, ""},
+	"a patch with taints goes":    {request{"resourceslicepatches", "", "", "{spec: {devices: {taints: [{key: a}]}}}", "bob"}, "policies", 0, ""},
 	"a patch without taints goes": {request{"resourceslicepatches", "", "", "{spec: {devices: {}}}", "bob"}, "", registration.All, ""},
 }
 
@@ -183,20 +185,15 @@ func TestTheAPIServerCallsForEachReasonToJudge(t *testing.T) {
 	}
 }
 
-// Where the API server adds the default tolerations for the same time, plain pods are told by fewer steps.
-func TestPodsAreJudgedByTheSameReasonsWhereDefaultSecondsAreAlike(t *testing.T) {
-	alike := entriesOf(derive(t, 0, func(s *registration.Settings) { s.DefaultSeconds.Unreachable = 300 }))
-	for name, tt := range judged {
-		t.Run(name, func(t *testing.T) {
-			tt.request.object = strings.ReplaceAll(tt.request.object, "tolerationSeconds: 60", "tolerationSeconds: 300")
-			want := strings.Fields(tt.always)
-			slices.Sort(want)
-			if name == "default seconds exchanged" {
-				want = []string{} // They are alike by now.
-			}
-			got, _ := called(t, alike, &tt.request)
-			require.Equal(t, append([]string{}, want...), namesOf(got))
-		})
+func TestPodsWithWindowsAreJudgedInModeWindow(t *testing.T) {
+	entries := entriesOf(derive(t, 0, func(s *registration.Settings) { s.Window = true }))
+	for object, want := range map[string][]string{
+		`{metadata: {` + window + `}, spec: {}}`:      {"pods"},
+		`{metadata: {annotations: {a: b}}, spec: {}}`: {},
+		plain: {},
+	} {
+		got, _ := called(t, entries, &request{"pods", "", object, "", "bob"})
+		require.Equal(t, want, namesOf(got), object)
 	}
 }
 

@@ -27,13 +27,16 @@ const (
 	PodWindows
 	// ClaimWindows is that an EvictionPolicy gives tolerations to claims, in mode Window.
 	ClaimWindows
+	// DefaultTolerations is that a TolerationPolicy guards a taint that every pod tolerates for
+	// some time by default, so that it matters how else a pod tolerates it.
+	DefaultTolerations
 
 	// All are all reasons.
 	All Reasons = 1<<iota - 1
 )
 
 // names are the names of the reasons, in the order of their bits.
-var names = []string{"tolerations", "namespaceLabels", "gates", "pods", "claims", "podWindows", "claimWindows"}
+var names = []string{"tolerations", "namespaceLabels", "gates", "pods", "claims", "podWindows", "claimWindows", "defaultTolerations"}
 
 // String returns the names of the reasons, sorted by bit and separated by commas.
 func (r Reasons) String() string {
@@ -69,6 +72,8 @@ func Of(policies *policyset.Set, window bool) (reasons, doubtful Reasons) {
 	}
 	set(policies.Tolerations.Len() > 0, Tolerations)
 	set(policies.Tolerations.GrantsByNamespaceLabels(), NamespaceLabels)
+	// A policy that is not valid may have guarded anything before.
+	set(policies.Tolerations.GuardsDefaults() || len(policies.Tolerations.Problems()) > 0, DefaultTolerations)
 	set(policies.Gates.Len() > 0, Gates)
 	set(policies.Placement.GivesToPods(), Pods)
 	set(policies.Placement.GivesToClaims(), Claims)

@@ -1,6 +1,8 @@
 package toleration
 
 import (
+	"slices"
+
 	"encoding/json"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -141,6 +143,17 @@ func (in *Input) system(t *selector.Toleration) bool {
 	default:
 		return effect == corev1.TaintEffectNoExecute && *t.Seconds == byDefault
 	}
+}
+
+// GuardsDefaults reports whether a policy guards a taint that the admission plugin
+// DefaultTolerationSeconds has every pod tolerate for some time.
+func (s *Set) GuardsDefaults() bool {
+	return s.Len() > 0 && slices.ContainsFunc([]string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}, func(key string) bool {
+		every := selector.OfPod(&corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
+		return slices.ContainsFunc(s.Policies, func(c *compiled) bool {
+			return slices.ContainsFunc(c.guards, func(guard selector.Selector) bool { return guard.Could(&every) })
+		})
+	})
 }
 
 // identity has every field of a toleration, read as Kubernetes does. Two tolerations are the
