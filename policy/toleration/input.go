@@ -1,9 +1,8 @@
 package toleration
 
 import (
-	"slices"
-
 	"encoding/json"
+	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
