@@ -86,7 +86,7 @@ func run(m *testing.M) int {
 	// The operators Lt and Gt are alpha.
 	const comparing = "--feature-gates=TaintTolerationComparisonOperators=true"
 	return suite.Run(m, "cli", controlplane.Options{
-		Nodes: nodeOfDevices + len(onNodes), ExtraArgs: map[string][]string{
+		Nodes: nodeOfDevices + len(onNodes) + len(simulations), ExtraArgs: map[string][]string{
 			controlplane.APIServer: append(auditArgs, comparing),
 			controlplane.Scheduler: {comparing},
 			// Evicted pods, and claims of theirs, shall not keep the others waiting.
