@@ -37,20 +37,13 @@ var (
 // certificates and the injector of the CA are not synchronized, and the files may arrive
 // first.
 type files struct {
-	options *Options
-	use     *inUse
-	// webhooks are only read.
-	webhooks *publisher
-	reporter *reporter
+	// publisher only reads webhooks.
+	*publisher
+
+	use *inUse
 	// next is the pair that the bundles verify, and from the time since which they do.
 	next *pair
 	from time.Time
-}
-
-// watch does nothing: certificates are renewed with a third of their lifetime left, and
-// the kubelet takes a minute to update files.
-func (f *files) watch(context.Context, func()) (func(), error) {
-	return func() {}, nil
 }
 
 // refresh uses the files if they hold a working pair (F02), and the API server verifies it
@@ -63,15 +56,15 @@ func (f *files) refresh(ctx context.Context, now time.Time) (time.Time, error) {
 		p, why, err = f.load(now)
 	}
 	if err != nil {
-		return time.Time{}, f.reporter.check(ctx, why, f.options.Directory, fmt.Errorf("load certificate: %w", err))
+		return time.Time{}, f.check(ctx, why, f.Directory, fmt.Errorf("load certificate: %w", err))
 	}
-	_ = f.reporter.check(ctx, reasonFilesRead, f.options.Directory, nil)
-	_ = f.reporter.check(ctx, reasonFilesInvalid, f.options.Directory, nil)
+	_ = f.check(ctx, reasonFilesRead, f.Directory, nil)
+	_ = f.check(ctx, reasonFilesInvalid, f.Directory, nil)
 	if until, err := f.until(ctx, f.use.load(), p, now); err != nil || now.Before(until) {
 		return until, err
 	}
 	if f.use.adopt(ctx, p) {
-		f.options.Metrics.renewed(kindServing)
+		f.Metrics.renewed(kindServing)
 	}
 	if !f.use.trusted.Load() {
 		if err := f.verify(ctx, p, now); err != nil {
@@ -79,13 +72,13 @@ func (f *files) refresh(ctx context.Context, now time.Time) (time.Time, error) {
 		}
 		f.use.trusted.Store(true)
 	}
-	_ = f.reporter.check(ctx, reasonFilesUntrusted, "", nil)
+	_ = f.check(ctx, reasonFilesUntrusted, "", nil)
 	return p.leaf.NotAfter, nil
 }
 
 // load reads a pair that has not expired, or returns an error with its reason.
-func (f *files) load(now time.Time) (*pair, reason, error) {
-	directory := os.DirFS(f.options.Directory)
+func (f *files) load(now time.Time) (*pair, string, error) {
+	directory := os.DirFS(f.Directory)
 	certPEM, err := readCapped(directory, corev1.TLSCertKey)
 	if err != nil {
 		return nil, reasonFilesRead, err
@@ -114,14 +107,10 @@ func readCapped(directory fs.FS, name string) ([]byte, error) {
 // until returns the time at which next may replace current, zero for now. The caller
 // retries after an error.
 func (f *files) until(ctx context.Context, current, next *pair, now time.Time) (time.Time, error) {
-	if len(f.webhooks.targets) == 0 || !current.usable(now) || current.sameIssuer(next) {
+	if f.Configurations == "" || current == nil || current.sameIssuer(next) || !now.Before(current.lastMoment(f.recheck)) {
 		return time.Time{}, nil
 	}
-	last := current.lastMoment(f.options.recheck)
-	if !now.Before(last) {
-		return time.Time{}, nil
-	}
-	found := f.webhooks.read(ctx)
+	found := f.read(ctx)
 	if apierrors.IsForbidden(found.err) {
 		// Without the permission to read the bundles, the administrator is responsible for
 		// them.
@@ -139,7 +128,7 @@ func (f *files) until(ctx context.Context, current, next *pair, now time.Time) (
 	}
 	if lost {
 		f.next = nil
-		return time.Time{}, f.reporter.check(ctx, reasonFilesUntrusted, "", errUntrusted)
+		return time.Time{}, f.check(ctx, reasonFilesUntrusted, "", errUntrusted)
 	}
 	if !trusted {
 		// Some webhooks do not verify the current pair, so it is not worth keeping.
@@ -148,14 +137,14 @@ func (f *files) until(ctx context.Context, current, next *pair, now time.Time) (
 	if !f.next.same(next) {
 		f.next, f.from = next, now
 	}
-	return earlier(f.from.Add(filesDelay), last), nil
+	return earlier(f.from.Add(filesDelay), current.lastMoment(f.recheck)), nil
 }
 
 // verify returns an error if no webhook verifies p, though one has a caBundle. A webhook
 // without one relies on the system roots of the API server, or waits for an injector. The
 // error names a caBundle that cannot be decoded.
 func (f *files) verify(ctx context.Context, p *pair, now time.Time) error {
-	found := f.webhooks.read(ctx)
+	found := f.read(ctx)
 	if found.err != nil && !apierrors.IsForbidden(found.err) {
 		return found.err
 	}
@@ -171,7 +160,7 @@ func (f *files) verify(ctx context.Context, p *pair, now time.Time) error {
 			why = errUnverified
 		}
 	}
-	return f.reporter.check(ctx, reasonFilesUntrusted, "", why)
+	return f.check(ctx, reasonFilesUntrusted, "", why)
 }
 
 // sameIssuer reports whether every verifier of p verifies o: the same CA signed both with

@@ -35,7 +35,7 @@ func newFollower(t *testing.T, f fault) *follower {
 	directory := t.TempDir()
 	m, err := New(Options{
 		Directory: directory, Client: c.client(f), Clock: clock, Metrics: metrics,
-		ValidatingWebhooks: []string{testConfig}, MutatingWebhooks: []string{testConfig},
+		Configurations: testConfig,
 	})
 	require.NoError(t, err)
 	return &follower{replica: &replica{Manager: m, clock: clock, metrics: metrics}, cluster: c, directory: directory}

@@ -38,7 +38,7 @@ func TestF02BrokenFiles(t *testing.T) {
 	past := freshState(t, now.Add(-2*defaultServingLifetime)).serving
 	tests := map[string]struct {
 		cert, key []byte
-		why       reason
+		why       string
 	}{
 		"F02 a certificate half written":         {cert: other.certPEM[:len(other.certPEM)/2], key: other.keyPEM, why: reasonFilesInvalid},
 		"F02 a key half written":                 {cert: other.certPEM, key: other.keyPEM[:20], why: reasonFilesInvalid},

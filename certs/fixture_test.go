@@ -59,7 +59,7 @@ func secretOf(t *testing.T, s *state) *corev1.Secret {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: testNamespace, Name: testSecret, Labels: map[string]string{labelOwned: labelOwnedValue},
 	}}
-	require.NoError(t, s.writeTo(secret))
+	s.writeTo(secret)
 	return secret
 }
 
@@ -77,8 +77,8 @@ func newReplica(t *testing.T, c *cluster, clock *clocktesting.FakeClock, f fault
 	metrics := NewMetrics(registry)
 	o := Options{
 		Client: c.client(f), Clock: clock, Metrics: metrics,
-		OwnCA:              testCA(),
-		ValidatingWebhooks: []string{testConfig}, MutatingWebhooks: []string{testConfig},
+		OwnCA:          testCA(),
+		Configurations: testConfig,
 	}
 	for _, f := range change {
 		f(&o)
@@ -93,16 +93,16 @@ func (r *replica) once(ctx context.Context) error {
 	if _, err := logr.FromContext(ctx); err != nil {
 		ctx = logr.NewContext(ctx, logr.Discard())
 	}
-	_, err := r.source.refresh(ctx, r.clock.Now())
+	_, err := r.source(ctx, r.clock.Now())
 	return err
 }
 
-func (r *replica) errorsOf(why reason) float64 {
-	return testutil.ToFloat64(r.metrics.errors.WithLabelValues(string(why)))
+func (r *replica) errorsOf(why string) float64 {
+	return testutil.ToFloat64(r.metrics.errors.WithLabelValues(why))
 }
 
-func (r *replica) renewalsOf(kind certificateKind) float64 {
-	return testutil.ToFloat64(r.metrics.renewals.WithLabelValues(string(kind)))
+func (r *replica) renewalsOf(kind string) float64 {
+	return testutil.ToFloat64(r.metrics.renewals.WithLabelValues(kind))
 }
 
 // requireServes fails unless a client that trusts bundle accepts what the

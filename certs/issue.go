@@ -30,21 +30,10 @@ const (
 	caNamePrefix = "tollgate-ca-"
 )
 
-// authority is a CA with its private key.
-type authority struct {
-	cert *x509.Certificate
-	key  crypto.Signer
-}
-
-// usable reports whether the CA is not nil and has not expired.
-func (a *authority) usable(now time.Time) bool {
-	return a != nil && !expired(a.cert, now)
-}
-
 // newAuthority returns a self-signed CA. The time in its name distinguishes CAs for
 // verifiers that compare names first.
-func newAuthority(now time.Time, life time.Duration) (*authority, error) {
-	cert, key, err := sign(&x509.Certificate{
+func newAuthority(now time.Time, life time.Duration) (*pair, error) {
+	p, err := sign(&x509.Certificate{
 		Subject:  pkix.Name{CommonName: caNamePrefix + now.UTC().Format("20060102T150405Z")},
 		NotAfter: now.Add(life),
 		IsCA:     true,
@@ -53,79 +42,74 @@ func newAuthority(now time.Time, life time.Duration) (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("issue CA: %w", err)
 	}
-	return &authority{cert: cert, key: key}, nil
+	return p, nil
 }
 
-// issue signs a serving certificate for hosts, which expires no later than the CA.
-func (a *authority) issue(now time.Time, life time.Duration, hosts []string) (*pair, error) {
+// issue signs a serving certificate for hosts with the key of a CA. It expires no later than
+// the CA.
+func (p *pair) issue(now time.Time, life time.Duration, hosts []string) (*pair, error) {
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: "tollgate-webhook"},
-		NotAfter:    earlier(now.Add(life), a.cert.NotAfter),
+		NotAfter:    earlier(now.Add(life), p.leaf.NotAfter),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	hosts = slices.Clone(hosts)
-	slices.Sort(hosts)
-	for _, h := range slices.Compact(hosts) {
+	for _, h := range slices.Compact(slices.Sorted(slices.Values(hosts))) {
 		if address := net.ParseIP(h); address != nil {
 			template.IPAddresses = append(template.IPAddresses, address)
 		} else {
 			template.DNSNames = append(template.DNSNames, h)
 		}
 	}
-	cert, key, err := sign(template, now, a)
+	issued, err := sign(template, now, p)
 	if err != nil {
 		return nil, fmt.Errorf("issue serving certificate: %w", err)
 	}
-	certPEM, certErr := certutil.EncodeCertificates(cert)
-	keyPEM, keyErr := encodeKey(key)
-	if err := errors.Join(certErr, keyErr); err != nil {
-		return nil, fmt.Errorf("encode serving certificate: %w", err)
-	}
-	p, err := parsePair(certPEM, keyPEM)
-	if err != nil {
-		return nil, fmt.Errorf("parse serving certificate: %w", err)
-	}
-	p.issuer = a.cert
-	return p, nil
+	issued.issuer = p.leaf
+	return issued, nil
 }
 
 // sign completes a template that has a NotAfter and signs it with a new key, or with the
 // key of the CA if there is one. crypto/x509 chooses the serial number.
-func sign(template *x509.Certificate, now time.Time, ca *authority) (*x509.Certificate, crypto.Signer, error) {
+func sign(template *x509.Certificate, now time.Time, ca *pair) (*pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("generate key: %w", err)
+		return nil, fmt.Errorf("generate key: %w", err)
 	}
-	template.BasicConstraintsValid = true
-	template.NotBefore = now.Add(-min(maxBackdate, template.NotAfter.Sub(now)/10))
-	if ca == nil {
-		ca = &authority{cert: template, key: key}
-	}
-	data, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key.Public(), ca.key)
-	if err != nil {
-		return nil, nil, err
-	}
-	cert, err := x509.ParseCertificate(data)
-	return cert, key, err
-}
-
-func encodeKey(key crypto.Signer) ([]byte, error) {
-	data, err := x509.MarshalPKCS8PrivateKey(key)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, fmt.Errorf("encode key: %w", err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: keyutil.PrivateKeyBlockType, Bytes: data}), nil
+	template.BasicConstraintsValid = true
+	template.NotBefore = now.Add(-min(maxBackdate, template.NotAfter.Sub(now)/10))
+	parent, signer := template, crypto.PrivateKey(key)
+	if ca != nil {
+		parent, signer = ca.leaf, ca.served.PrivateKey
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		return nil, err
+	}
+	return parsePair(
+		pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: keyutil.PrivateKeyBlockType, Bytes: keyDER}),
+	)
 }
 
-// pair is a certificate chain with the key of its leaf.
+// encodeCertificates returns certificates as PEM.
+func encodeCertificates(certs ...*x509.Certificate) []byte {
+	data, _ := certutil.EncodeCertificates(certs...) // A block without headers can always be encoded.
+	return data
+}
+
+// pair is a certificate chain with the key of its leaf; for a CA, the chain is the CA alone.
 type pair struct {
 	certPEM []byte
 	keyPEM  []byte
 	// chain begins with the leaf, which belongs to the key.
 	chain []*x509.Certificate
 	leaf  *x509.Certificate
-	// issuer is Tollgate's CA that signed the leaf; nil for files.
+	// issuer is Tollgate's CA that signed the leaf; nil for files and for a CA.
 	issuer *x509.Certificate
 	// served is the certificate for handshakes. It is immutable.
 	served *tls.Certificate
@@ -140,7 +124,10 @@ func parsePair(certPEM, keyPEM []byte) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !belongs(key, chain[0]) {
+	public, ok := key.Public().(interface {
+		Equal(other crypto.PublicKey) bool
+	})
+	if !ok || !public.Equal(chain[0].PublicKey) {
 		return nil, errors.New("key does not belong to certificate")
 	}
 	served := &tls.Certificate{PrivateKey: key, Leaf: chain[0]}
@@ -174,14 +161,6 @@ func parseKey(data []byte) (crypto.Signer, error) {
 		return nil, fmt.Errorf("decode key: a %T cannot sign", key)
 	}
 	return signer, nil
-}
-
-// belongs reports whether a certificate is for a key.
-func belongs(key crypto.Signer, cert *x509.Certificate) bool {
-	public, ok := key.Public().(interface {
-		Equal(other crypto.PublicKey) bool
-	})
-	return ok && public.Equal(cert.PublicKey)
 }
 
 // same reports whether p and o are the same certificate and key.

@@ -29,20 +29,17 @@ const (
 
 var errNoCertificate = errors.New("no serving certificate yet")
 
-// source provides certificates: a Secret, or files.
-type source interface {
-	// refresh updates the pair in use and returns the time of the next refresh, or the
-	// zero time if none is known.
-	refresh(ctx context.Context, now time.Time) (time.Time, error)
-	// watch calls wake, which does not block, after changes. It returns at once; wait
-	// returns when all goroutines have stopped after the end of ctx.
-	watch(ctx context.Context, wake func()) (wait func(), err error)
-}
-
 // Manager manages the serving certificate. It is a Runnable of controller-runtime that
 // every replica runs.
 type Manager struct {
-	source   source
+	// source updates the pair in use from the Secret or from files. It returns the time of
+	// the next refresh, or the zero time if none is known.
+	source func(ctx context.Context, now time.Time) (time.Time, error)
+	// watch calls wake, which does not block, after changes. It returns at once; wait
+	// returns when all goroutines have stopped after the end of ctx. It is nil for files:
+	// certificates are renewed with a third of their lifetime left, and the kubelet takes a
+	// minute to update files.
+	watch    func(ctx context.Context, wake func()) (wait func(), err error)
 	use      *inUse
 	clock    clock.WithTicker
 	recheck  time.Duration
@@ -70,11 +67,12 @@ func New(o Options) (*Manager, error) {
 		recheck:  o.recheck,
 		reporter: &reporter{metrics: o.Metrics, logged: map[string]string{}},
 	}
-	webhooks := newPublisher(&o, m.reporter)
+	webhooks := &publisher{Options: &o, reporter: m.reporter}
 	if o.Directory != "" {
-		m.source, m.untrusted = &files{options: &o, use: m.use, webhooks: webhooks, reporter: m.reporter}, errUnverified
+		m.source, m.untrusted = (&files{publisher: webhooks, use: m.use}).refresh, errUnverified
 	} else {
-		m.source, m.untrusted = newOwnCA(&o, m.use, webhooks, m.reporter), errNotPublished
+		own := &ownCA{publisher: webhooks, use: m.use, object: "Secret/" + o.Namespace + "/" + o.SecretName}
+		m.source, m.watch, m.untrusted = own.refresh, own.watch, errNotPublished
 	}
 	return m, nil
 }
@@ -125,17 +123,18 @@ func (m *Manager) Ready(*http.Request) error {
 func (m *Manager) Start(ctx context.Context) error {
 	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("certs"))
 	woken := make(chan struct{}, 1)
-	stopped, err := m.source.watch(ctx, func() {
-		select {
-		case woken <- struct{}{}:
-		default:
+	if m.watch != nil {
+		stopped, err := m.watch(ctx, func() {
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("watch certificates: %w", err)
 		}
-	})
-	if err != nil {
-		return fmt.Errorf("watch certificates: %w", err)
+		defer stopped()
 	}
-	defer stopped()
-
 	limiter := rate.NewLimiter(refreshesPerSecond, refreshBurst)
 	retry := m.newRetry()
 	for m.sleep(ctx, m.refresh(ctx, &retry), woken) {
@@ -154,7 +153,7 @@ func (m *Manager) newRetry() wait.Backoff {
 // refresh refreshes the source and returns the delay until the next refresh.
 func (m *Manager) refresh(ctx context.Context, retry *wait.Backoff) time.Duration {
 	now := m.clock.Now()
-	again, err := m.source.refresh(ctx, now)
+	again, err := m.source(ctx, now)
 	if ctx.Err() != nil {
 		return 0
 	}

@@ -25,8 +25,8 @@ func running(t *testing.T, c *cluster, f fault, change ...func(*Options)) (m *Ma
 	t.Helper()
 	o := Options{
 		Client: c.client(f), Clock: clock.RealClock{}, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
-		OwnCA:              testCA(),
-		ValidatingWebhooks: []string{testConfig}, MutatingWebhooks: []string{testConfig},
+		OwnCA:          testCA(),
+		Configurations: testConfig,
 	}
 	for _, f := range change {
 		f(&o)

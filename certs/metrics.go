@@ -10,39 +10,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// certificateKind is a value of the label certificate, a closed set.
-type certificateKind string
-
+// The values of the label certificate.
 const (
-	kindCA      certificateKind = "ca"
-	kindServing certificateKind = "serving"
+	kindCA      = "ca"
+	kindServing = "serving"
 )
 
-// reason is a value of the label reason, a closed set.
-type reason string
-
+// The values of the label reason.
 const (
-	reasonSecretRead           reason = "secret_read"
-	reasonSecretWrite          reason = "secret_write"
-	reasonSecretInvalid        reason = "secret_invalid"
-	reasonSecretForeign        reason = "secret_foreign"
-	reasonConfigurationRead    reason = "configuration_read"
-	reasonConfigurationWrite   reason = "configuration_write"
-	reasonConfigurationMissing reason = "configuration_missing"
-	reasonFilesRead            reason = "files_read"
-	reasonFilesInvalid         reason = "files_invalid"
-	reasonFilesUntrusted       reason = "files_untrusted"
-	reasonExpired              reason = "expired"
-	reasonIssue                reason = "issue"
-	reasonWatch                reason = "watch"
+	reasonSecretRead           = "secret_read"
+	reasonSecretWrite          = "secret_write"
+	reasonSecretInvalid        = "secret_invalid"
+	reasonSecretForeign        = "secret_foreign"
+	reasonConfigurationRead    = "configuration_read"
+	reasonConfigurationWrite   = "configuration_write"
+	reasonConfigurationMissing = "configuration_missing"
+	reasonFilesRead            = "files_read"
+	reasonFilesInvalid         = "files_invalid"
+	reasonFilesUntrusted       = "files_untrusted"
+	reasonExpired              = "expired"
+	reasonIssue                = "issue"
+	reasonWatch                = "watch"
 )
 
-func reasons() []reason {
-	return []reason{
-		reasonSecretRead, reasonSecretWrite, reasonSecretInvalid, reasonSecretForeign,
-		reasonConfigurationRead, reasonConfigurationWrite, reasonConfigurationMissing,
-		reasonFilesRead, reasonFilesInvalid, reasonFilesUntrusted, reasonExpired, reasonIssue, reasonWatch,
-	}
+var reasons = []string{
+	reasonSecretRead, reasonSecretWrite, reasonSecretInvalid, reasonSecretForeign,
+	reasonConfigurationRead, reasonConfigurationWrite, reasonConfigurationMissing,
+	reasonFilesRead, reasonFilesInvalid, reasonFilesUntrusted, reasonExpired, reasonIssue, reasonWatch,
 }
 
 // Metrics has the lifetimes of certificates, and counts renewals and errors.
@@ -75,23 +69,23 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"reason"}),
 	}
 	// A rate needs a first sample of zero.
-	for _, r := range reasons() {
-		m.errors.WithLabelValues(string(r))
+	for _, r := range reasons {
+		m.errors.WithLabelValues(r)
 	}
 	return m
 }
 
-func (m *Metrics) valid(kind certificateKind, certificate *x509.Certificate) {
-	m.expiry.WithLabelValues(string(kind)).Set(float64(certificate.NotAfter.Unix()))
-	m.lifetime.WithLabelValues(string(kind)).Set(certificate.NotAfter.Sub(certificate.NotBefore).Seconds())
+func (m *Metrics) valid(kind string, certificate *x509.Certificate) {
+	m.expiry.WithLabelValues(kind).Set(float64(certificate.NotAfter.Unix()))
+	m.lifetime.WithLabelValues(kind).Set(certificate.NotAfter.Sub(certificate.NotBefore).Seconds())
 }
 
-func (m *Metrics) renewed(kind certificateKind) {
-	m.renewals.WithLabelValues(string(kind)).Inc()
+func (m *Metrics) renewed(kind string) {
+	m.renewals.WithLabelValues(kind).Inc()
 }
 
-func (m *Metrics) failed(r reason) {
-	m.errors.WithLabelValues(string(r)).Inc()
+func (m *Metrics) failed(r string) {
+	m.errors.WithLabelValues(r).Inc()
 }
 
 // reporter counts each occurrence of a problem but logs it only when it is new or
@@ -104,8 +98,8 @@ type reporter struct {
 
 // check reports err as a problem of an object, and returns it. Without an error the
 // problem, if there was one, is over, and is logged again when it recurs.
-func (r *reporter) check(ctx context.Context, why reason, object string, err error) error {
-	problem := string(why) + "/" + object
+func (r *reporter) check(ctx context.Context, why, object string, err error) error {
+	problem := why + "/" + object
 	last, lasts := r.logged[problem]
 	switch {
 	case err == nil && lasts:

@@ -16,7 +16,7 @@ func TestMetrics(t *testing.T) {
 	r := newReplica(t, c, clocktesting.NewFakeClock(start()), nil)
 	require.NoError(t, r.once(t.Context()))
 	var zeros strings.Builder
-	for _, why := range reasons() {
+	for _, why := range reasons {
 		fmt.Fprintf(&zeros, "tollgate_certificate_errors_total{reason=%q} 0\n", why)
 	}
 	require.NoError(t, testutil.GatherAndCompare(r.registry, strings.NewReader(`

@@ -24,7 +24,7 @@ type Options struct {
 	OwnCA
 
 	// Client reads and writes the Secret and the webhook configurations; with Directory it
-	// only reads the configurations, if any are named.
+	// only reads the configurations, if they are named.
 	Client kubernetes.Interface
 	// Clock decides whether certificates are valid.
 	Clock clock.WithTicker
@@ -35,11 +35,10 @@ type Options struct {
 	// is not used.
 	Directory string
 
-	// ValidatingWebhooks and MutatingWebhooks name the configurations into whose webhooks
-	// the bundle is written. With Directory another program writes it, and a certificate
-	// waits until the bundle verifies it.
-	ValidatingWebhooks []string
-	MutatingWebhooks   []string
+	// Configurations is the name of the validating and of the mutating webhook configuration
+	// into whose webhooks the bundle is written. With Directory another program writes it,
+	// and a certificate waits until the bundle verifies it; the name may be empty then.
+	Configurations string
 
 	// Annotate says that another writer owns the webhooks of the configurations: the bundle
 	// is written into AnnotationBundle of a configuration instead, for that writer. It is not

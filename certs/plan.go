@@ -14,9 +14,9 @@ type state struct {
 	// bundle are the trusted CAs. It contains ca, next and the issuer of serving.
 	bundle []*x509.Certificate
 	// ca signs. It is nil if the Secret has no usable key for one of the bundle.
-	ca *authority
+	ca *pair
 	// next becomes ca after its publication; nil outside of a roll-over.
-	next *authority
+	next *pair
 	// serving was issued by a CA of the bundle, or is nil.
 	serving *pair
 	// published is zero until next was seen in all configurations.
@@ -75,27 +75,31 @@ func plan(s *state, now time.Time, o *Options, k seen) (step, time.Time) { //nol
 	ca, next, serving := s.ca.usable(now), s.next.usable(now), s.serving.usable(now)
 	published := k.published && next
 	// Near the end of the CA, a new serving certificate would expire with the current one.
-	renewable := ca && serving && s.ca.cert.NotAfter.After(s.serving.leaf.NotAfter)
+	renewable := ca && serving && s.ca.leaf.NotAfter.After(s.serving.leaf.NotAfter)
+	var a step
 	switch {
 	case s.ca == nil && k.remembered.whole(now):
-		return stepRestore, time.Time{}
+		a = stepRestore
 	case !ca && !serving && next:
 		// No pair works, so there is no trust to preserve.
-		return stepFinishRollOver, time.Time{}
+		a = stepFinishRollOver
 	case !ca && !serving:
-		return stepCreate, time.Time{}
+		a = stepCreate
 	case lacksTrusted(s, now, k.trusted):
-		return stepKeepTrust, time.Time{}
+		a = stepKeepTrust
 	case published && !s.published.IsZero() && !now.Before(s.published.Add(o.bundleDelay)):
-		return stepFinishRollOver, time.Time{}
+		a = stepFinishRollOver
 	case ca && (!serving || !s.serving.covers(o.Hosts) || renewable && !now.Before(renewal(s.serving.leaf))):
-		return stepIssue, time.Time{}
-	case !next && (s.rollOver || !ca || !now.Before(renewal(s.ca.cert))):
-		return stepBeginRollOver, time.Time{}
+		a = stepIssue
+	case !next && (s.rollOver || !ca || !now.Before(renewal(s.ca.leaf))):
+		a = stepBeginRollOver
 	case published && s.published.IsZero():
-		return stepNotePublished, time.Time{}
+		a = stepNotePublished
 	case slices.ContainsFunc(s.bundle, func(c *x509.Certificate) bool { return expired(c, now) }):
-		return stepDropExpired, time.Time{}
+		a = stepDropExpired
+	}
+	if a != "" {
+		return a, time.Time{}
 	}
 	moments := []time.Time{s.serving.leaf.NotAfter}
 	if renewable {
@@ -104,7 +108,7 @@ func plan(s *state, now time.Time, o *Options, k seen) (step, time.Time) { //nol
 	if next {
 		moments = append(moments, s.published.Add(o.bundleDelay))
 	} else {
-		moments = append(moments, renewal(s.ca.cert))
+		moments = append(moments, renewal(s.ca.leaf))
 	}
 	for _, c := range s.bundle {
 		moments = append(moments, c.NotAfter)
@@ -129,9 +133,9 @@ func (p *pair) covers(hosts []string) bool {
 }
 
 // apply returns the state after a step, and the kinds of the certificates that it issued.
-func apply(a step, s *state, now time.Time, o *Options, k seen) (*state, []certificateKind, error) { //nolint:gocyclo // The effects of all steps.
+func apply(a step, s *state, now time.Time, o *Options, k seen) (*state, []string, error) { //nolint:gocyclo // The effects of all steps.
 	after := *s
-	var issued []certificateKind
+	var issued []string
 	var err error
 	switch a {
 	case stepRestore:
@@ -144,7 +148,7 @@ func apply(a step, s *state, now time.Time, o *Options, k seen) (*state, []certi
 	case stepNotePublished:
 		after.published = now
 	case stepFinishRollOver:
-		after.ca, after.next, after.published = s.next, nil, time.Time{}
+		after.ca, after.next = s.next, nil
 	case stepKeepTrust, stepIssue, stepDropExpired: // These keep the authorities.
 	}
 	if a == stepCreate || a == stepBeginRollOver {
@@ -176,12 +180,12 @@ func apply(a step, s *state, now time.Time, o *Options, k seen) (*state, []certi
 func (s *state) trim(now time.Time, trusted []*x509.Certificate) {
 	var all []*x509.Certificate
 	if s.ca.usable(now) {
-		all = append(all, s.ca.cert)
+		all = append(all, s.ca.leaf)
 	} else {
 		s.ca = nil
 	}
 	if s.next.usable(now) {
-		all = append(all, s.next.cert)
+		all = append(all, s.next.leaf)
 	} else {
 		s.next, s.published = nil, time.Time{}
 	}

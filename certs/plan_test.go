@@ -13,7 +13,7 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	now := start()
 	fresh := freshState(t, now)
-	caRenewal := renewal(fresh.ca.cert)
+	caRenewal := renewal(fresh.ca.leaf)
 	// During a roll-over the serving certificate is new.
 	begun := mustApply(t, stepBeginRollOver, mustApply(t, stepIssue, fresh, caRenewal), caRenewal)
 	noted := mustApply(t, stepNotePublished, begun, caRenewal)
@@ -100,15 +100,15 @@ func TestPlan(t *testing.T) {
 			again: renewal(finished.serving.leaf),
 		},
 		"an expired CA leaves the bundle": {
-			state: mustApply(t, stepIssue, finished, fresh.ca.cert.NotAfter.Add(-time.Hour)),
-			now:   fresh.ca.cert.NotAfter, published: true,
+			state: mustApply(t, stepIssue, finished, fresh.ca.leaf.NotAfter.Add(-time.Hour)),
+			now:   fresh.ca.leaf.NotAfter, published: true,
 			want: stepDropExpired,
 		},
 		"F03 when all has expired an unpublished successor signs at once": {
-			state: begun, now: fresh.ca.cert.NotAfter, want: stepFinishRollOver,
+			state: begun, now: fresh.ca.leaf.NotAfter, want: stepFinishRollOver,
 		},
 		"F03 when all has expired and there is no successor a CA is created": {
-			state: fresh, now: fresh.ca.cert.NotAfter, want: stepCreate,
+			state: fresh, now: fresh.ca.leaf.NotAfter, want: stepCreate,
 		},
 	}
 	for name, tt := range tests {
@@ -128,7 +128,7 @@ func TestPlan(t *testing.T) {
 func TestPlanDoesNotShortenCertificatesTowardsTheEndOfTheCA(t *testing.T) {
 	t.Parallel()
 	s := freshState(t, start())
-	end := s.ca.cert.NotAfter
+	end := s.ca.leaf.NotAfter
 	s = mustApply(t, stepIssue, s, end.Add(-day))
 	require.True(t, s.serving.leaf.NotAfter.Equal(end))
 	s = mustApply(t, stepBeginRollOver, s, end.Add(-day))
@@ -154,13 +154,13 @@ func TestApply(t *testing.T) {
 		require.Same(t, begun.next, finished.ca)
 		require.Nil(t, finished.next)
 		require.Len(t, finished.bundle, 2)
-		require.True(t, finished.trusts(fresh.ca.cert))
-		require.NoError(t, finished.serving.leaf.CheckSignatureFrom(begun.next.cert))
+		require.True(t, finished.trusts(fresh.ca.leaf))
+		require.NoError(t, finished.serving.leaf.CheckSignatureFrom(begun.next.leaf))
 	})
 	t.Run("a serving certificate ends with its CA", func(t *testing.T) {
 		t.Parallel()
-		s := mustApply(t, stepIssue, fresh, fresh.ca.cert.NotAfter.Add(-day))
-		require.True(t, s.serving.leaf.NotAfter.Equal(fresh.ca.cert.NotAfter))
+		s := mustApply(t, stepIssue, fresh, fresh.ca.leaf.NotAfter.Add(-day))
+		require.True(t, s.serving.leaf.NotAfter.Equal(fresh.ca.leaf.NotAfter))
 	})
 	t.Run("a replacement before its time keeps the hosts of the other replicas", func(t *testing.T) {
 		t.Parallel()
@@ -179,7 +179,7 @@ func TestApply(t *testing.T) {
 		lost := *fresh
 		lost.ca = nil
 		s := mustApply(t, stepCreate, &lost, now)
-		require.True(t, s.trusts(fresh.ca.cert))
+		require.True(t, s.trusts(fresh.ca.leaf))
 		require.Len(t, s.bundle, 2)
 	})
 	t.Run("the bundle is bounded and keeps what is in use", func(t *testing.T) {
@@ -189,8 +189,8 @@ func TestApply(t *testing.T) {
 			s = mustApply(t, stepBeginRollOver, s, now.Add(time.Duration(i)*time.Hour))
 		}
 		require.Len(t, s.bundle, maxBundle)
-		require.True(t, s.trusts(s.ca.cert))
-		require.True(t, s.trusts(s.next.cert))
+		require.True(t, s.trusts(s.ca.leaf))
+		require.True(t, s.trusts(s.next.leaf))
 		require.True(t, s.trusts(s.serving.issuer))
 	})
 }
@@ -200,7 +200,7 @@ func TestF04WaitUntil(t *testing.T) {
 	now := start()
 	old, young := freshState(t, now), freshState(t, now)
 	again := mustApply(t, stepIssue, old, now)
-	c := &ownCA{options: testOptions()}
+	c := &ownCA{publisher: &publisher{Options: testOptions()}}
 
 	require.Zero(t, c.waitUntil(nil, young.serving), "nothing else works")
 	require.Zero(t, c.waitUntil(old.serving, again.serving), "whoever trusts the one trusts the other")

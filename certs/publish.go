@@ -18,8 +18,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	typedadmissionv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
-	certutil "k8s.io/client-go/util/cert"
 )
 
 // AnnotationServices stores, in a webhook configuration, the Services that URLs replaced:
@@ -39,50 +37,27 @@ var errNotCopied = errors.New("the webhooks do not have the annotated CA bundle 
 var errChanged = errors.New("object changed meanwhile")
 
 // configuration is a validating webhook configuration, or the part of a mutating one that
-// both have: metadata, and the names and client configurations of webhooks.
+// both have: kind, metadata, and the names and client configurations of webhooks.
 type configuration = admissionregistrationv1.ValidatingWebhookConfiguration
 
-// publisher reads the named configurations and writes the bundle into them.
+// publisher reads the configurations and writes the bundle into them.
 type publisher struct {
-	api      typedadmissionv1.AdmissionregistrationV1Interface
-	targets  []target
-	annotate bool
-	base     string
-	reporter *reporter
+	*Options
+	*reporter
 }
 
-// target is one configuration. Its kind is validating or mutating.
-type target struct{ kind, name string }
-
+// The kinds of configurations.
 const (
 	validating = "ValidatingWebhookConfiguration"
 	mutating   = "MutatingWebhookConfiguration"
 )
 
-// String returns Kind/name, for logs.
-func (t target) String() string {
-	return t.kind + "/" + t.name
-}
-
-func newPublisher(o *Options, r *reporter) *publisher {
-	p := &publisher{base: o.URL, annotate: o.Annotate, reporter: r}
-	if o.Client != nil {
-		p.api = o.Client.AdmissionregistrationV1()
+func (p *publisher) get(ctx context.Context, kind string) (*configuration, error) {
+	api := p.Client.AdmissionregistrationV1()
+	if kind == validating {
+		return api.ValidatingWebhookConfigurations().Get(ctx, p.Configurations, metav1.GetOptions{})
 	}
-	for _, name := range o.ValidatingWebhooks {
-		p.targets = append(p.targets, target{kind: validating, name: name})
-	}
-	for _, name := range o.MutatingWebhooks {
-		p.targets = append(p.targets, target{kind: mutating, name: name})
-	}
-	return p
-}
-
-func (p *publisher) get(ctx context.Context, t target) (*configuration, error) {
-	if t.kind == validating {
-		return p.api.ValidatingWebhookConfigurations().Get(ctx, t.name, metav1.GetOptions{})
-	}
-	object, err := p.api.MutatingWebhookConfigurations().Get(ctx, t.name, metav1.GetOptions{})
+	object, err := api.MutatingWebhookConfigurations().Get(ctx, p.Configurations, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -93,16 +68,17 @@ func (p *publisher) get(ctx context.Context, t target) (*configuration, error) {
 	return c, nil
 }
 
-func (p *publisher) patch(ctx context.Context, t target, patch []byte) (err error) {
-	if t.kind == validating {
-		_, err = p.api.ValidatingWebhookConfigurations().Patch(ctx, t.name, types.JSONPatchType, patch, metav1.PatchOptions{})
+func (p *publisher) patch(ctx context.Context, kind string, patch []byte) (err error) {
+	api := p.Client.AdmissionregistrationV1()
+	if kind == validating {
+		_, err = api.ValidatingWebhookConfigurations().Patch(ctx, p.Configurations, types.JSONPatchType, patch, metav1.PatchOptions{})
 	} else {
-		_, err = p.api.MutatingWebhookConfigurations().Patch(ctx, t.name, types.JSONPatchType, patch, metav1.PatchOptions{})
+		_, err = api.MutatingWebhookConfigurations().Patch(ctx, p.Configurations, types.JSONPatchType, patch, metav1.PatchOptions{})
 	}
 	return err
 }
 
-// reading is the result of reading the targets: nil for a missing configuration.
+// reading is the result of reading the configurations that exist.
 type reading struct {
 	configurations []*configuration
 	err            error
@@ -112,20 +88,24 @@ type reading struct {
 // read: a configuration that got a newer bundle since then rejects the older one by its
 // resourceVersion.
 func (p *publisher) read(ctx context.Context) *reading {
-	out := &reading{configurations: make([]*configuration, len(p.targets))}
-	for i, t := range p.targets {
-		c, err := p.get(ctx, t)
+	out := &reading{}
+	if p.Configurations == "" {
+		return out
+	}
+	for _, kind := range []string{validating, mutating} {
+		c, err := p.get(ctx, kind)
+		object := kind + "/" + p.Configurations
 		switch {
 		case apierrors.IsNotFound(err):
 			// It may be installed later; until then no request comes through it.
-			_ = p.reporter.check(ctx, reasonConfigurationMissing, t.String(), err)
+			_ = p.check(ctx, reasonConfigurationMissing, object, err)
 		case err != nil:
-			err = p.reporter.check(ctx, reasonConfigurationRead, t.String(), fmt.Errorf("get %s: %w", t, err))
-			out.err = errors.Join(out.err, err)
+			out.err = errors.Join(out.err, p.check(ctx, reasonConfigurationRead, object, fmt.Errorf("get %s: %w", object, err)))
 		default:
-			out.configurations[i] = c
-			_ = p.reporter.check(ctx, reasonConfigurationRead, t.String(), nil)
-			_ = p.reporter.check(ctx, reasonConfigurationMissing, t.String(), nil)
+			c.Kind = kind
+			out.configurations = append(out.configurations, c)
+			_ = p.check(ctx, reasonConfigurationRead, object, nil)
+			_ = p.check(ctx, reasonConfigurationMissing, object, nil)
 		}
 	}
 	return out
@@ -135,9 +115,7 @@ func (p *publisher) read(ctx context.Context) *reading {
 func (r *reading) webhooks() []admissionregistrationv1.ValidatingWebhook {
 	var out []admissionregistrationv1.ValidatingWebhook
 	for _, c := range r.configurations {
-		if c != nil {
-			out = append(out, c.Webhooks...)
-		}
+		out = append(out, c.Webhooks...)
 	}
 	return out
 }
@@ -151,9 +129,7 @@ func (r *reading) trusted() []*x509.Certificate {
 		bundles = append(bundles, w.ClientConfig.CABundle)
 	}
 	for _, c := range r.configurations {
-		if c != nil {
-			bundles = append(bundles, []byte(c.Annotations[AnnotationBundle]))
-		}
+		bundles = append(bundles, []byte(c.Annotations[AnnotationBundle]))
 	}
 	for _, bundle := range slices.CompactFunc(bundles, bytes.Equal) {
 		certs, _ := parseCertificates(bundle)
@@ -167,31 +143,26 @@ func (r *reading) trusted() []*x509.Certificate {
 // write writes the bundle where it is missing. If it returns nil, all webhooks of all existing
 // configurations hold the bundle.
 func (p *publisher) write(ctx context.Context, found *reading, bundle []*x509.Certificate) error {
-	data, err := certutil.EncodeCertificates(bundle...)
-	if err != nil {
-		return fmt.Errorf("encode bundle: %w", err)
-	}
+	data := encodeCertificates(bundle...)
 	errs := []error{found.err}
-	for i, t := range p.targets {
-		if found.configurations[i] == nil {
-			continue
-		}
-		patch, err := p.change(found.configurations[i], data)
-		if err == nil && patch != nil {
-			err = p.patch(ctx, t, patch)
+	for _, c := range found.configurations {
+		object := c.Kind + "/" + c.Name
+		var err error
+		if patch := p.change(c, data); patch != nil {
+			err = p.patch(ctx, c.Kind, patch)
 		}
 		if isChanged(err) {
-			errs = append(errs, fmt.Errorf("patch %s: %w: %w", t, errChanged, err))
+			errs = append(errs, fmt.Errorf("patch %s: %w: %w", object, errChanged, err))
 			continue
 		}
 		if err != nil {
-			err = fmt.Errorf("patch %s: %w", t, err)
+			err = fmt.Errorf("patch %s: %w", object, err)
 		}
-		errs = append(errs, p.reporter.check(ctx, reasonConfigurationWrite, t.String(), err))
-		if p.annotate && slices.ContainsFunc(found.configurations[i].Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
+		errs = append(errs, p.check(ctx, reasonConfigurationWrite, object, err))
+		if p.Annotate && slices.ContainsFunc(c.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
 			return !bytes.Equal(w.ClientConfig.CABundle, data)
 		}) {
-			errs = append(errs, fmt.Errorf("%s: %w", t, errNotCopied))
+			errs = append(errs, fmt.Errorf("%s: %w", object, errNotCopied))
 		}
 	}
 	return errors.Join(errs...)
@@ -200,17 +171,15 @@ func (p *publisher) write(ctx context.Context, found *reading, bundle []*x509.Ce
 // change returns the JSON patch by which a configuration gets the bundle, or nil if it has
 // it. It is pure. The patch changes single fields, so that fields of newer API versions
 // survive, and tests the resourceVersion.
-func (p *publisher) change(c *configuration, bundle []byte) ([]byte, error) {
-	ops := []jsonpatch.Operation{jsonpatch.NewOperation("test", "/metadata/resourceVersion", c.ResourceVersion)}
+func (p *publisher) change(c *configuration, bundle []byte) []byte {
+	var ops []jsonpatch.Operation
+	add := func(op, path string, value any) { ops = append(ops, jsonpatch.NewOperation(op, path, value)) }
+	add("test", "/metadata/resourceVersion", c.ResourceVersion)
 	key, value := AnnotationBundle, string(bundle)
-	if !p.annotate {
-		var services map[string]admissionregistrationv1.ServiceReference
+	if !p.Annotate {
 		key, value = AnnotationServices, ""
-		if ops, services = amend(ops, c, bundle, p.base); len(services) != 0 {
-			encoded, err := json.Marshal(services)
-			if err != nil {
-				return nil, fmt.Errorf("encode services: %w", err)
-			}
+		if services := amend(c, bundle, p.URL, add); len(services) != 0 {
+			encoded, _ := json.Marshal(services) // Services can always be encoded.
 			value = string(encoded)
 		}
 	}
@@ -219,20 +188,17 @@ func (p *publisher) change(c *configuration, bundle []byte) ([]byte, error) {
 	switch {
 	case value == before && annotated == (value != ""):
 	case value == "":
-		ops = append(ops, jsonpatch.NewOperation("remove", path, nil))
+		add("remove", path, nil)
 	case c.Annotations == nil:
-		ops = append(ops, jsonpatch.NewOperation("add", "/metadata/annotations", map[string]string{key: value}))
+		add("add", "/metadata/annotations", map[string]string{key: value})
 	default:
-		ops = append(ops, jsonpatch.NewOperation("add", path, value))
+		add("add", path, value)
 	}
 	if len(ops) == 1 {
-		return nil, nil
+		return nil
 	}
-	patch, err := json.Marshal(ops)
-	if err != nil {
-		return nil, fmt.Errorf("encode patch: %w", err)
-	}
-	return patch, nil
+	patch, _ := json.Marshal(ops) // Strings, bytes and Services can always be encoded.
+	return patch
 }
 
 // isChanged reports whether an error is a lost race. The API server answers a JSON patch
@@ -243,10 +209,9 @@ func isChanged(err error) bool {
 		status.Status().Code == http.StatusUnprocessableEntity)
 }
 
-// amend appends the operations that set bundle, and base if not empty, in all webhooks, and
+// amend adds the operations that set bundle, and base if not empty, in all webhooks, and
 // returns the Services that URLs then have replaced.
-func amend(ops []jsonpatch.Operation, c *configuration, bundle []byte, base string) ([]jsonpatch.Operation, map[string]admissionregistrationv1.ServiceReference) {
-	add := func(op, path string, value any) { ops = append(ops, jsonpatch.NewOperation(op, path, value)) }
+func amend(c *configuration, bundle []byte, base string, add func(op, path string, value any)) map[string]admissionregistrationv1.ServiceReference {
 	before, after := ReplacedServices(c.Annotations), map[string]admissionregistrationv1.ServiceReference{}
 	for i, w := range c.Webhooks {
 		client, at := w.ClientConfig, "/webhooks/"+strconv.Itoa(i)+"/clientConfig"
@@ -271,7 +236,7 @@ func amend(ops []jsonpatch.Operation, c *configuration, bundle []byte, base stri
 			add("add", at+"/service", replaced)
 		}
 	}
-	return ops, after
+	return after
 }
 
 // URLAt returns the URL that Tollgate, called at base, which has no path, sets for a webhook.

@@ -2,11 +2,12 @@ package certs
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"maps"
+	"sync"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -16,9 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
-	certutil "k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -55,19 +54,21 @@ var (
 	errNotPublished = errors.New("CA bundle is not in the webhook configurations yet")
 )
 
-// parseState parses the Secret. It returns an empty state for nil, and for a Secret
-// without data, which an administrator may have created for Tollgate.
-func parseState(secret *corev1.Secret) state { //nolint:gocyclo // One key after the other.
+// parseState parses the Secret. It returns an empty state for a Secret without data: a new
+// one, or one that an administrator has created for Tollgate.
+func parseState(secret *corev1.Secret) state {
 	var s state
-	if secret == nil || len(secret.Data) == 0 {
+	if len(secret.Data) == 0 {
 		return s
 	}
 	data := secret.Data
-	problem := func(key string, err error) { s.problems = append(s.problems, fmt.Errorf("%s: %w", key, err)) }
-	bundle, err := parseCertificates(data[dataBundle])
-	if err != nil {
-		problem(dataBundle, err)
+	problem := func(key string, err error) {
+		if err != nil {
+			s.problems = append(s.problems, fmt.Errorf("%s: %w", key, err))
+		}
 	}
+	bundle, err := parseCertificates(data[dataBundle])
+	problem(dataBundle, err)
 	for _, c := range bundle {
 		switch {
 		case !c.IsCA:
@@ -76,18 +77,17 @@ func parseState(secret *corev1.Secret) state { //nolint:gocyclo // One key after
 			s.bundle = append(s.bundle, c)
 		}
 	}
-	authorityOf := func(key string) *authority {
-		signer, err := parseKey(data[key])
-		if err != nil {
-			problem(key, err)
-			return nil
-		}
+	authorityOf := func(key string) *pair {
 		for _, c := range s.bundle {
-			if belongs(signer, c) {
-				return &authority{cert: c, key: signer}
+			if p, err := parsePair(encodeCertificates(c), data[key]); err == nil {
+				return p
 			}
 		}
-		problem(key, errors.New("key belongs to no certificate of the bundle"))
+		_, err := parseKey(data[key])
+		if err == nil {
+			err = errors.New("key belongs to no certificate of the bundle")
+		}
+		problem(key, err)
 		return nil
 	}
 	if len(data[dataNextCAKey]) != 0 {
@@ -105,13 +105,11 @@ func parseState(secret *corev1.Secret) state { //nolint:gocyclo // One key after
 			err = errors.New("certificate was issued by none of the bundle")
 		}
 	}
-	if err != nil {
-		problem(dataServingCert, err)
-	}
+	problem(dataServingCert, err)
 	_, s.rollOver = secret.Annotations[annotationRollOver]
-	if at, ok := secret.Annotations[annotationPublished]; ok && s.next != nil {
+	if s.next != nil {
 		// An invalid time counts as none: the delay starts again.
-		s.published, _ = time.Parse(time.RFC3339Nano, at)
+		s.published, _ = time.Parse(time.RFC3339Nano, secret.Annotations[annotationPublished])
 	}
 	return s
 }
@@ -129,25 +127,18 @@ func (p *pair) issuerAmong(cas []*x509.Certificate) *x509.Certificate {
 
 // writeTo writes the state into the Secret and keeps all other fields. serving is not nil:
 // every step of the plan results in one.
-func (s *state) writeTo(secret *corev1.Secret) error {
-	bundle, err := certutil.EncodeCertificates(s.bundle...)
-	if err != nil {
-		return fmt.Errorf("encode bundle: %w", err)
-	}
-	data := map[string][]byte{dataBundle: bundle, dataServingCert: s.serving.certPEM, dataServingKey: s.serving.keyPEM}
-	for key, a := range map[string]*authority{dataCAKey: s.ca, dataNextCAKey: s.next} {
-		delete(secret.Data, key)
-		if a == nil {
-			continue
-		}
-		if data[key], err = encodeKey(a.key); err != nil {
-			return err
-		}
-	}
+func (s *state) writeTo(secret *corev1.Secret) {
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}
-	maps.Copy(secret.Data, data)
+	secret.Data[dataBundle] = encodeCertificates(s.bundle...)
+	secret.Data[dataServingCert], secret.Data[dataServingKey] = s.serving.certPEM, s.serving.keyPEM
+	for key, ca := range map[string]*pair{dataCAKey: s.ca, dataNextCAKey: s.next} {
+		delete(secret.Data, key)
+		if ca != nil {
+			secret.Data[key] = ca.keyPEM
+		}
+	}
 	delete(secret.Annotations, annotationPublished)
 	if !s.published.IsZero() {
 		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, annotationPublished, s.published.UTC().Format(time.RFC3339Nano))
@@ -155,16 +146,13 @@ func (s *state) writeTo(secret *corev1.Secret) error {
 	if !s.rollOver {
 		delete(secret.Annotations, annotationRollOver)
 	}
-	return nil
 }
 
 // ownCA is the source that stores a CA of its own in a Secret.
 type ownCA struct {
-	options  *Options
-	secrets  typedcorev1.SecretInterface
-	use      *inUse
-	webhooks *publisher
-	reporter *reporter
+	*publisher
+
+	use *inUse
 	// object is the Secret, for logs.
 	object string
 	// remembered is the last whole state.
@@ -172,13 +160,6 @@ type ownCA struct {
 	// trustedSince has, by their DER form, the CAs that all existing configurations hold, and
 	// the times at which this replica first saw them there.
 	trustedSince map[string]time.Time
-}
-
-func newOwnCA(o *Options, use *inUse, webhooks *publisher, r *reporter) *ownCA {
-	return &ownCA{
-		options: o, secrets: o.Client.CoreV1().Secrets(o.Namespace), use: use, webhooks: webhooks, reporter: r,
-		object: "Secret/" + o.Namespace + "/" + o.SecretName,
-	}
 }
 
 // refresh runs passes until the plan has no step left.
@@ -199,38 +180,46 @@ func (c *ownCA) refresh(ctx context.Context, now time.Time) (time.Time, error) {
 // pass reads the configurations and the Secret, takes one step and returns it, or the time
 // of the next one.
 func (c *ownCA) pass(ctx context.Context, now time.Time) (step, time.Time, error) { //nolint:gocyclo // Straight-line: read, plan, write, use.
-	found := c.webhooks.read(ctx)
-	secret, err := c.secrets.Get(ctx, c.options.SecretName, metav1.GetOptions{})
+	found := c.read(ctx)
+	secret, err := c.Client.CoreV1().Secrets(c.Namespace).Get(ctx, c.SecretName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		secret, err = nil, nil
+		err = nil
+		secret = &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: c.Namespace,
+				Name:      c.SecretName,
+				Labels:    map[string]string{labelOwned: labelOwnedValue, "app.kubernetes.io/managed-by": "tollgate"},
+			},
+			Type: corev1.SecretTypeTLS,
+		}
 	}
 	if err != nil {
 		err = fmt.Errorf("get secret: %w", err)
 	}
-	if c.reporter.check(ctx, reasonSecretRead, c.object, err) != nil {
+	if c.check(ctx, reasonSecretRead, c.object, err) != nil {
 		return "", time.Time{}, err
 	}
 	s := parseState(secret)
 	var foreign error
-	if secret != nil && secret.Labels[labelOwned] != labelOwnedValue {
+	if secret.Labels[labelOwned] != labelOwnedValue {
 		foreign = errForeign
 	}
 	if foreign != nil && !s.whole(now) {
-		return "", time.Time{}, c.reporter.check(ctx, reasonSecretForeign, c.object, foreign)
+		return "", time.Time{}, c.check(ctx, reasonSecretForeign, c.object, foreign)
 	}
-	_ = c.reporter.check(ctx, reasonSecretInvalid, c.object, errors.Join(s.problems...))
+	_ = c.check(ctx, reasonSecretInvalid, c.object, errors.Join(s.problems...))
 	know := seen{trusted: found.trusted(), remembered: c.remembered}
 	published := errNotPublished
 	if s.serving != nil && !lacksTrusted(&s, now, know.trusted) {
-		published = c.webhooks.write(ctx, found, s.bundle)
+		published = c.write(ctx, found, s.bundle)
 	}
 	if errors.Is(published, errChanged) {
 		return "", time.Time{}, published
 	}
 	know.published = published == nil
-	a, again := plan(&s, now, c.options, know)
+	a, again := plan(&s, now, c.Options, know)
 	if a != "" {
-		if err = c.reporter.check(ctx, reasonSecretForeign, c.object, foreign); err == nil {
+		if err = c.check(ctx, reasonSecretForeign, c.object, foreign); err == nil {
 			err = c.step(ctx, a, secret, &s, now, know)
 		}
 		if err == nil || errors.Is(err, errChanged) {
@@ -244,30 +233,19 @@ func (c *ownCA) pass(ctx context.Context, now time.Time) (step, time.Time, error
 	return a, again, errors.Join(err, published)
 }
 
-// step writes the Secret with the resourceVersion that was read.
+// step writes the Secret with the resourceVersion that was read, which is empty if there is
+// none yet.
 func (c *ownCA) step(ctx context.Context, a step, secret *corev1.Secret, s *state, now time.Time, know seen) error {
-	after, issued, err := apply(a, s, now, c.options, know)
-	if c.reporter.check(ctx, reasonIssue, c.object, err) != nil {
+	after, issued, err := apply(a, s, now, c.Options, know)
+	if c.check(ctx, reasonIssue, c.object, err) != nil {
 		return fmt.Errorf("%s: %w", a, err)
 	}
-	exists := secret != nil
-	if !exists {
-		secret = &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: c.options.Namespace,
-				Name:      c.options.SecretName,
-				Labels:    map[string]string{labelOwned: labelOwnedValue, "app.kubernetes.io/managed-by": "tollgate"},
-			},
-			Type: corev1.SecretTypeTLS,
-		}
-	}
-	err = after.writeTo(secret)
-	switch {
-	case err != nil:
-	case exists:
-		_, err = c.secrets.Update(ctx, secret, metav1.UpdateOptions{})
-	default:
-		_, err = c.secrets.Create(ctx, secret, metav1.CreateOptions{})
+	secrets := c.Client.CoreV1().Secrets(c.Namespace)
+	after.writeTo(secret)
+	if secret.ResourceVersion == "" {
+		_, err = secrets.Create(ctx, secret, metav1.CreateOptions{})
+	} else {
+		_, err = secrets.Update(ctx, secret, metav1.UpdateOptions{})
 	}
 	if isChanged(err) {
 		return fmt.Errorf("%s: %w: %w", a, errChanged, err)
@@ -275,12 +253,12 @@ func (c *ownCA) step(ctx context.Context, a step, secret *corev1.Secret, s *stat
 	if err != nil {
 		err = fmt.Errorf("%s: write secret: %w", a, err)
 	}
-	if c.reporter.check(ctx, reasonSecretWrite, c.object, err) != nil {
+	if c.check(ctx, reasonSecretWrite, c.object, err) != nil {
 		return err
 	}
-	log.FromContext(ctx).Info("changed certificates", "step", string(a), "secret", c.options.SecretName)
+	log.FromContext(ctx).Info("changed certificates", "step", string(a), "secret", c.SecretName)
 	for _, kind := range issued {
-		c.options.Metrics.renewed(kind)
+		c.Metrics.renewed(kind)
 	}
 	return nil
 }
@@ -291,7 +269,7 @@ func (c *ownCA) step(ctx context.Context, a step, secret *corev1.Secret, s *stat
 func (c *ownCA) settle(ctx context.Context, s *state, now time.Time, published bool) time.Time {
 	if s.whole(now) {
 		c.remembered = s
-		c.options.Metrics.valid(kindCA, s.ca.cert)
+		c.Metrics.valid(kindCA, s.ca.leaf)
 	}
 	if published {
 		c.see(s.bundle, now)
@@ -312,11 +290,7 @@ func (c *ownCA) settle(ctx context.Context, s *state, now time.Time, published b
 func (c *ownCA) see(bundle []*x509.Certificate, now time.Time) {
 	held := map[string]time.Time{}
 	for _, cert := range bundle {
-		since, ok := c.trustedSince[string(cert.Raw)]
-		if !ok {
-			since = now
-		}
-		held[string(cert.Raw)] = since
+		held[string(cert.Raw)] = cmp.Or(c.trustedSince[string(cert.Raw)], now)
 	}
 	c.trustedSince = held
 }
@@ -327,9 +301,9 @@ func (c *ownCA) waitUntil(current, next *pair) time.Time {
 	if current == nil || current.issuer.Equal(next.issuer) {
 		return time.Time{}
 	}
-	until := current.lastMoment(c.options.recheck)
+	until := current.lastMoment(c.recheck)
 	if since, ok := c.trustedSince[string(next.issuer.Raw)]; ok {
-		until = earlier(until, since.Add(c.options.bundleDelay))
+		until = earlier(until, since.Add(c.bundleDelay))
 	}
 	return until
 }
@@ -338,49 +312,37 @@ func (c *ownCA) waitUntil(current, next *pair) time.Time {
 // watched by name, so that a Role with resourceNames suffices. A refresh does not use the
 // caches; it reads from the API server.
 func (c *ownCA) watch(ctx context.Context, wake func()) (func(), error) {
-	names := map[schema.GroupVersionResource][]string{
-		corev1.SchemeGroupVersion.WithResource("secrets"):                                          {c.options.SecretName},
-		admissionregistrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations"): c.options.ValidatingWebhooks,
-		admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"):   c.options.MutatingWebhooks,
-	}
-	var factories []informers.SharedInformerFactory
-	for resource, names := range names {
-		for _, name := range names {
-			factory := informers.NewSharedInformerFactoryWithOptions(c.options.Client, 0,
-				informers.WithNamespace(c.options.Namespace),
-				informers.WithTransform(nameOnly),
-				informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-					o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-				}))
-			informer, err := factory.ForResource(resource)
-			if err != nil {
-				return nil, fmt.Errorf("make informer: %w", err)
-			}
-			err = informer.Informer().SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
-				c.options.Metrics.failed(reasonWatch)
-				cache.DefaultWatchErrorHandler(ctx, r, err)
-			})
-			if err != nil {
-				return nil, fmt.Errorf("set watch error handler: %w", err)
-			}
-			if _, err = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-				AddFunc:    func(any) { wake() },
-				UpdateFunc: func(any, any) { wake() },
-				DeleteFunc: func(any) { wake() },
-			}); err != nil {
-				return nil, fmt.Errorf("add event handler: %w", err)
-			}
-			factories = append(factories, factory)
+	var running sync.WaitGroup
+	for resource, name := range map[schema.GroupVersionResource]string{
+		corev1.SchemeGroupVersion.WithResource("secrets"):                                          c.SecretName,
+		admissionregistrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations"): c.Configurations,
+		admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"):   c.Configurations,
+	} {
+		factory := informers.NewSharedInformerFactoryWithOptions(c.Client, 0,
+			informers.WithNamespace(c.Namespace),
+			informers.WithTransform(nameOnly),
+			informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+				o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+			}))
+		informer, err := factory.ForResource(resource)
+		if err != nil {
+			return nil, fmt.Errorf("make informer: %w", err)
 		}
-	}
-	for _, f := range factories {
-		f.StartWithContext(ctx)
-	}
-	return func() {
-		for _, f := range factories {
-			f.Shutdown()
+		_, err = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { wake() },
+			UpdateFunc: func(any, any) { wake() },
+			DeleteFunc: func(any) { wake() },
+		})
+		err = errors.Join(err, informer.Informer().SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+			c.Metrics.failed(reasonWatch)
+			cache.DefaultWatchErrorHandler(ctx, r, err)
+		}))
+		if err != nil {
+			return nil, fmt.Errorf("set handlers: %w", err)
 		}
-	}, nil
+		running.Go(func() { informer.Informer().RunWithContext(ctx) })
+	}
+	return running.Wait, nil
 }
 
 // nameOnly keeps private keys out of the caches, which are not read.

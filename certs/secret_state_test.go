@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 )
 
 func TestStateSurvivesTheSecret(t *testing.T) {
@@ -22,14 +23,14 @@ func TestStateSurvivesTheSecret(t *testing.T) {
 
 	s := parseState(secret)
 	require.Empty(t, s.problems)
-	require.True(t, s.ca.cert.Equal(noted.ca.cert))
-	require.True(t, s.next.cert.Equal(noted.next.cert))
+	require.True(t, s.ca.leaf.Equal(noted.ca.leaf))
+	require.True(t, s.next.leaf.Equal(noted.next.leaf))
 	require.True(t, s.serving.same(noted.serving))
 	require.True(t, s.published.Equal(noted.published))
 	require.Len(t, s.bundle, 2)
 
 	before := secret.DeepCopy()
-	require.NoError(t, s.writeTo(secret))
+	s.writeTo(secret)
 	require.Equal(t, before, secret)
 }
 
@@ -129,7 +130,7 @@ func TestStateOfBrokenSecrets(t *testing.T) {
 			require.ErrorContains(t, err, tt.problem)
 		})
 	}
-	require.Equal(t, state{}, parseState(nil))
+	require.Equal(t, state{}, parseState(&corev1.Secret{}))
 }
 
 // megabyteOfPEM is data for which a naive decoder searches the end of a block again and
@@ -153,12 +154,12 @@ func TestIssuedCertificates(t *testing.T) {
 	now := start()
 	ca, err := newAuthority(now, time.Hour)
 	require.NoError(t, err)
-	require.True(t, ca.cert.IsCA)
-	require.True(t, ca.cert.BasicConstraintsValid)
-	require.Equal(t, x509.KeyUsageCertSign|x509.KeyUsageDigitalSignature, ca.cert.KeyUsage)
-	require.Equal(t, "tollgate-ca-20310301T090000Z", ca.cert.Subject.CommonName)
-	require.Equal(t, now.Add(time.Hour), ca.cert.NotAfter)
-	require.Equal(t, now.Add(-5*time.Minute), ca.cert.NotBefore, "clocks that are behind are met")
+	require.True(t, ca.leaf.IsCA)
+	require.True(t, ca.leaf.BasicConstraintsValid)
+	require.Equal(t, x509.KeyUsageCertSign|x509.KeyUsageDigitalSignature, ca.leaf.KeyUsage)
+	require.Equal(t, "tollgate-ca-20310301T090000Z", ca.leaf.Subject.CommonName)
+	require.Equal(t, now.Add(time.Hour), ca.leaf.NotAfter)
+	require.Equal(t, now.Add(-5*time.Minute), ca.leaf.NotBefore, "clocks that are behind are met")
 
 	p, err := ca.issue(now, 10*time.Minute, []string{"b.example.com", "2001:db8::1", "a.example.com", "192.0.2.1", "a.example.com"})
 	require.NoError(t, err)

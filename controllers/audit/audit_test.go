@@ -308,9 +308,10 @@ func TestPodsThatAdmissionNeverJudgesAreNoViolations(t *testing.T) {
 	}
 	w.enforce(guarding("a"))
 	c := w.controller()
-	c.options.Namespace = "tollgate-system"
-	found, _, err := c.scan(t.Context(), w.current.Tolerations)
+	c.Namespace = "tollgate-system"
+	scanned, err := c.scan(t.Context(), w.current.Tolerations)
 	require.NoError(t, err)
+	found := scanned.results
 	require.EqualValues(t, 1, found["a"].Count)
 	require.Equal(t, "kiwi", found["a"].Sample[0].Namespace)
 }
@@ -330,8 +331,9 @@ func TestAnAuditDependsOnWhatIsKnownOfAPod(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			w := newWorld()
 			w.tracker.SetPod(pod("banana", "p", tolerating, c.origin))
-			found, _, err := w.controller().scan(t.Context(), toleration.Compile([]v1alpha1.TolerationPolicy{guarding("a", c.grant)}))
+			scanned, err := w.controller().scan(t.Context(), toleration.Compile([]v1alpha1.TolerationPolicy{guarding("a", c.grant)}))
 			require.NoError(t, err)
+			found := scanned.results
 			require.Equal(t, c.violates, len(found) == 1)
 		})
 	}
@@ -361,8 +363,9 @@ func TestC16WhatKubernetesAddsIsNotHeldAgainstAPod(t *testing.T) {
 	}, nil))
 	w.classes = []nodev1.RuntimeClass{{Scheduling: &nodev1.Scheduling{Tolerations: []corev1.Toleration{brought}}}, {}}
 	w.enforce(policy)
-	found, _, err := w.controller().scan(t.Context(), w.current.Tolerations)
+	scanned, err := w.controller().scan(t.Context(), w.current.Tolerations)
 	require.NoError(t, err)
+	found := scanned.results
 	require.EqualValues(t, 1, found["a"].Count)
 	require.Equal(t, "own", found["a"].Sample[0].Name)
 }
@@ -381,8 +384,9 @@ func TestWhatTollgateGaveIsNotHeldAgainstAPod(t *testing.T) {
 	for _, p := range []tracker.Pod{pod("kiwi", "chosen", list, nil), given, another} {
 		w.tracker.SetPod(p)
 	}
-	found, _, err := w.controller().scan(t.Context(), toleration.Compile([]v1alpha1.TolerationPolicy{policy}))
+	scanned, err := w.controller().scan(t.Context(), toleration.Compile([]v1alpha1.TolerationPolicy{policy}))
 	require.NoError(t, err)
+	found := scanned.results
 	require.EqualValues(t, 2, found["a"].Count)
 	require.Equal(t, []string{"another", "chosen"}, []string{found["a"].Sample[0].Name, found["a"].Sample[1].Name})
 }
@@ -512,9 +516,9 @@ func BenchmarkAudit100000Pods(b *testing.B) {
 	c := w.controller()
 	b.ReportAllocs()
 	for b.Loop() {
-		found, _, err := c.scan(b.Context(), set)
-		if err != nil || len(found) == 0 {
-			b.Fatal(err, len(found))
+		scanned, err := c.scan(b.Context(), set)
+		if err != nil || len(scanned.results) == 0 {
+			b.Fatal(err)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	openreportsv1alpha1 "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -18,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -72,7 +72,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 // set shows the violations of policies, and removes what it has shown of others.
-func (m *Metrics) set(policies []audited, found map[string]*v1alpha1.TolerationViolations) {
+func (m *Metrics) set(policies []audited) {
 	counts := map[series]int32{}
 	for _, p := range slices.SortedFunc(slices.Values(policies), func(a, b audited) int { return cmp.Compare(a.name, b.name) }) {
 		if p.name == "" {
@@ -82,7 +82,7 @@ func (m *Metrics) set(policies []audited, found map[string]*v1alpha1.TolerationV
 		if len(counts) >= policy.MaxNamed {
 			name = policy.OtherName
 		}
-		counts[series{kind, name}] += ptr.Deref(found[p.name], v1alpha1.TolerationViolations{}).Count
+		counts[series{kind, name}] += p.found.Count
 	}
 	for one := range m.shown {
 		if _, ok := counts[one]; !ok {
@@ -113,16 +113,19 @@ type Options struct {
 // Controller counts violations. Its cache holds namespaces, RuntimeClasses and policies.
 type Controller struct {
 	*controller.Controller[string]
+	Options
 
-	options Options
 	// timeout bounds each write.
 	timeout time.Duration
-	// nextScan is the earliest time of the next scan, and lastWrites are the times of recent status
-	// writes. Only the one worker uses them.
+	// nextScan is the earliest time of the next scan, and lastWrites are the times of recent
+	// writes, by the UID of a policy or the namespace of a Report. Only the one worker uses
+	// them and what is below.
 	nextScan   time.Time
-	lastWrites map[types.UID]time.Time
-	// reports is nil if no Reports are written.
-	reports *reports
+	lastWrites map[string]time.Time
+	// written are the Reports as they were last read or written, by namespace; nil before they
+	// are read.
+	written map[string]*openreportsv1alpha1.Report
+	readAt  time.Time
 }
 
 // allPods is the only key of the queue.
@@ -131,16 +134,13 @@ const allPods = "all pods"
 // New returns a controller; Start starts it. The timeout of base bounds each write: a scan takes the
 // longer the more pods there are.
 func New(base controller.Base, options Options) *Controller {
-	c := &Controller{options: options, timeout: base.Timeout}
+	c := &Controller{Options: options, timeout: base.Timeout}
 	base.Timeout = 0
 	c.Controller = controller.New(base, controller.Options[string]{
 		Name: "tollgate-audit", RetryBase: soonPause, Reconcile: c.reconcile,
 		PoliciesChanged: func(context.Context) { c.Add(allPods) },
 		Started: func() {
-			c.nextScan, c.lastWrites = time.Time{}, map[types.UID]time.Time{}
-			if options.Reports != nil {
-				c.reports = &reports{Controller: c, options: options.Reports, lastWrites: map[string]time.Time{}}
-			}
+			c.nextScan, c.lastWrites, c.written = time.Time{}, map[string]time.Time{}, nil
 			c.Add(allPods)
 		},
 	})
@@ -149,14 +149,14 @@ func New(base controller.Base, options Options) *Controller {
 
 // Start runs the controller until ctx is done.
 func (c *Controller) Start(ctx context.Context) error {
-	defer c.options.Metrics.set(nil, nil) // The next leader exports the metric.
+	defer c.Metrics.set(nil) // The next leader exports the metric.
 	return c.Controller.Start(ctx)
 }
 
 // reconcile audits all pods, unless the last scan was a moment ago.
 func (c *Controller) reconcile(ctx context.Context, _ string) (time.Duration, error) {
 	current := c.Policies.Current()
-	if current == nil || !c.options.Synced() {
+	if current == nil || !c.Synced() {
 		return soonPause, nil
 	}
 	if wait := c.nextScan.Sub(c.Local.Now()); wait > 0 {
@@ -171,20 +171,22 @@ func (c *Controller) reconcile(ctx context.Context, _ string) (time.Duration, er
 // audit scans all pods, writes changed statuses, and returns the duration of the scan.
 func (c *Controller) audit(ctx context.Context, current *policyset.Set) (duration time.Duration, err error) {
 	began := c.Local.Now()
-	found, namespaces, err := c.scan(ctx, current.Tolerations)
+	scanned, err := c.scan(ctx, current.Tolerations)
 	if err != nil {
 		return 0, fmt.Errorf("look for violations: %w", err)
 	}
 	duration = c.Local.Since(began)
-	c.options.Metrics.duration.Set(duration.Seconds())
-	policies, err := c.audited(ctx)
+	c.Metrics.duration.Set(duration.Seconds())
+	policies, err := c.audited(ctx, scanned.results)
 	if err != nil {
 		return duration, err
 	}
-	c.options.Metrics.set(policies, found)
-	err = c.write(ctx, current, policies, found)
-	if c.reports != nil {
-		err = errors.Join(err, c.reports.write(ctx, policies, namespaces))
+	c.Metrics.set(policies)
+	now := c.Local.Now()
+	maps.DeleteFunc(c.lastWrites, func(_ string, at time.Time) bool { return now.Sub(at) >= writePause })
+	err = c.write(ctx, current, policies)
+	if c.Reports != nil {
+		err = errors.Join(err, c.writeReports(ctx, policies, scanned.findings))
 	}
 	return duration, err
 }
@@ -192,26 +194,18 @@ func (c *Controller) audit(ctx context.Context, current *policyset.Set) (duratio
 // write writes the violations into the statuses that differ. If that takes longer than
 // writeFor and policies changed meanwhile, the next audit writes the rest. A refused write
 // does not stop the others.
-func (c *Controller) write(ctx context.Context, current *policyset.Set, policies []audited, found map[string]*v1alpha1.TolerationViolations) error {
+func (c *Controller) write(ctx context.Context, current *policyset.Set, policies []audited) error {
 	now := c.Local.Now()
-	maps.DeleteFunc(c.lastWrites, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= writePause })
 	var errs []error
 	for _, p := range policies {
-		uid := p.object.GetUID()
-		if !current.Holds(uid, p.object.GetGeneration()) {
+		uid := string(p.object.GetUID())
+		if !current.Holds(p.object.GetUID(), p.object.GetGeneration()) {
 			continue // The violations belong to another generation.
 		}
-		violations := found[p.name]
-		if violations == nil && p.name != "" {
-			violations = &v1alpha1.TolerationViolations{}
-		}
-		if equality.Semantic.DeepEqual(p.written, violations) {
+		if _, ok := c.lastWrites[uid]; ok || equality.Semantic.DeepEqual(p.written, p.found) {
 			continue
 		}
-		if _, ok := c.lastWrites[uid]; ok {
-			continue
-		}
-		err := c.writeViolations(ctx, p.object, violations)
+		err := c.writeViolations(ctx, p.object, p.found)
 		errs = append(errs, err)
 		if err == nil {
 			c.lastWrites[uid] = now
@@ -231,13 +225,15 @@ type audited struct {
 	// name is the name of the policy in force; empty for a PlacementPolicy without a guard,
 	// whose status has no violations.
 	name string
-	// written are the violations in the status.
-	written *v1alpha1.TolerationViolations
+	// written are the violations in the status, and found those of the scan; nil without a
+	// name.
+	written, found *v1alpha1.TolerationViolations
 }
 
-// audited returns the TolerationPolicies and the PlacementPolicies. The newest is the first,
-// because the author of a new policy waits for its result.
-func (c *Controller) audited(ctx context.Context) ([]audited, error) {
+// audited returns the TolerationPolicies and the PlacementPolicies, with the violations that
+// were found. The newest is the first, because the author of a new policy waits for its
+// result.
+func (c *Controller) audited(ctx context.Context, found map[string]*v1alpha1.TolerationViolations) ([]audited, error) {
 	var tolerations v1alpha1.TolerationPolicyList
 	var placements v1alpha1.PlacementPolicyList
 	if err := c.Cache.List(ctx, &tolerations); err != nil {
@@ -248,9 +244,16 @@ func (c *Controller) audited(ctx context.Context) ([]audited, error) {
 		return nil, fmt.Errorf("list policies: %w", err)
 	}
 	var policies []audited
+	add := func(object client.Object, name string, written *v1alpha1.TolerationViolations) {
+		violations := found[name]
+		if violations == nil && name != "" {
+			violations = &v1alpha1.TolerationViolations{}
+		}
+		policies = append(policies, audited{object, name, written, violations})
+	}
 	for i := range tolerations.Items {
 		p := &tolerations.Items[i]
-		policies = append(policies, audited{object: p, name: p.Name, written: p.Status.Violations})
+		add(p, p.Name, p.Status.Violations)
 	}
 	for i := range placements.Items {
 		p := &placements.Items[i]
@@ -258,7 +261,7 @@ func (c *Controller) audited(ctx context.Context) ([]audited, error) {
 		if guard, _ := placement.Guard(p); guard != nil {
 			name = guard.Name
 		}
-		policies = append(policies, audited{object: p, name: name, written: p.Status.Violations})
+		add(p, name, p.Status.Violations)
 	}
 	slices.SortStableFunc(policies, func(a, b audited) int {
 		return b.object.GetCreationTimestamp().Compare(a.object.GetCreationTimestamp().Time)

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -42,38 +43,26 @@ const (
 	resultWarn openreportsv1alpha1.Result = "warn"
 )
 
-// ReportClient lists Reports without a cache, and writes them.
-type ReportClient interface {
-	List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error
-	Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error
-	Update(ctx context.Context, obj client.Object, opts ...client.UpdateOption) error
-	Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error
-}
-
 // ReportOptions configures the Reports of OpenReports. All fields are required.
 type ReportOptions struct {
-	Client ReportClient
+	// Client lists Reports without a cache, and writes them.
+	Client client.Client
 	// Served reports whether the API server serves Reports.
 	Served  func() bool
-	Metrics *ReportMetrics
+	Metrics *prometheus.CounterVec
 }
 
-// ReportMetrics counts the writes of Reports.
-type ReportMetrics struct {
-	writes *prometheus.CounterVec
-}
-
-// The values of the label of ReportMetrics.
+// The values of the label outcome.
 const (
 	outcomeWritten = "written"
 	outcomeDeleted = "deleted"
 	outcomeFailed  = "failed"
 )
 
-// NewReportMetrics registers the metrics with reg.
-func NewReportMetrics(reg prometheus.Registerer) *ReportMetrics {
-	return &ReportMetrics{writes: controller.NewCounter(reg, "tollgate_policy_report_writes_total",
-		"Writes of Reports of OpenReports by the leader, by outcome.", "outcome", outcomeWritten, outcomeDeleted, outcomeFailed)}
+// NewReportMetrics registers the counter of the writes of Reports with reg.
+func NewReportMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
+	return controller.NewCounter(reg, "tollgate_policy_report_writes_total",
+		"Writes of Reports of OpenReports by the leader, by outcome.", "outcome", outcomeWritten, outcomeDeleted, outcomeFailed)
 }
 
 // findings are the violations by the pods of one namespace.
@@ -104,46 +93,31 @@ func (f *findings) add(one finding) {
 	f.named = insert(f.named, one, maxResults, finding.compare)
 }
 
-// reports writes Reports of OpenReports. Only the one worker uses it.
-type reports struct {
-	*Controller
-
-	options *ReportOptions
-	// written are the Reports as they were last read or written, by namespace; nil before they
-	// are read.
-	written map[string]*openreportsv1alpha1.Report
-	readAt  time.Time
-	// lastWrites are the times of recent writes, by namespace.
-	lastWrites map[string]time.Time
-}
-
-// write writes the Reports that differ from what was found, and deletes those of namespaces
-// without violations. A refused write does not stop the others.
-func (r *reports) write(ctx context.Context, policies []audited, found map[string]*findings) error {
-	if !r.options.Served() {
-		r.written = nil // Reports that are served again may be others.
+// writeReports writes the Reports that differ from what was found, and deletes those of
+// namespaces without violations. A refused write does not stop the others.
+func (c *Controller) writeReports(ctx context.Context, policies []audited, found map[string]*findings) error {
+	if !c.Reports.Served() {
+		c.written = nil // Reports that are served again may be others.
 		return nil
 	}
-	now := r.Local.Now()
-	if r.written == nil || now.Sub(r.readAt) >= rereadPause {
-		if err := r.read(ctx); err != nil {
-			r.options.Metrics.writes.WithLabelValues(outcomeFailed).Inc()
+	if c.written == nil || c.Local.Since(c.readAt) >= rereadPause {
+		if err := c.readReports(ctx); err != nil {
+			c.Reports.Metrics.WithLabelValues(outcomeFailed).Inc()
 			return err
 		}
 	}
-	maps.DeleteFunc(r.lastWrites, func(_ string, at time.Time) bool { return now.Sub(at) >= writePause })
 	objects := map[string]client.Object{}
 	for _, p := range policies {
 		objects[p.name] = p.object
 	}
-	namespaces := slices.AppendSeq(slices.Collect(maps.Keys(found)), maps.Keys(r.written))
+	namespaces := slices.AppendSeq(slices.Collect(maps.Keys(found)), maps.Keys(c.written))
 	slices.Sort(namespaces)
 	var errs []error
 	for _, namespace := range slices.Compact(namespaces) {
-		if _, ok := r.lastWrites[namespace]; ok || !r.Leads() {
+		if _, ok := c.lastWrites[namespace]; ok || !c.Leads() {
 			continue
 		}
-		err := r.writeOne(ctx, namespace, found[namespace], objects)
+		err := c.writeReport(ctx, namespace, found[namespace], objects)
 		errs = append(errs, err)
 		if err != nil && apierrors.ReasonForError(err) == metav1.StatusReasonUnknown {
 			break // An unreachable API server would fail the rest too.
@@ -152,11 +126,15 @@ func (r *reports) write(ctx context.Context, policies []audited, found map[strin
 	return errors.Join(errs...)
 }
 
-// read lists the Reports of all namespaces.
-func (r *reports) read(ctx context.Context) error {
-	read, readAt := map[string]*openreportsv1alpha1.Report{}, r.Local.Now()
+// readReports lists the Reports of all namespaces.
+func (c *Controller) readReports(ctx context.Context) error {
+	read, readAt := map[string]*openreportsv1alpha1.Report{}, c.Local.Now()
 	for next := ""; ; {
-		page, err := r.page(ctx, next)
+		var page openreportsv1alpha1.ReportList
+		requestCtx, cancel := context.WithTimeout(ctx, c.timeout)
+		err := c.Reports.Client.List(requestCtx, &page, client.MatchingFields{metav1.ObjectNameField: reportName},
+			client.Limit(reportsPage), client.Continue(next))
+		cancel()
 		if err != nil {
 			return fmt.Errorf("list Reports of OpenReports: %w", err)
 		}
@@ -164,32 +142,23 @@ func (r *reports) read(ctx context.Context) error {
 			read[page.Items[i].Namespace] = &page.Items[i]
 		}
 		if next = page.Continue; next == "" {
-			r.written, r.readAt = read, readAt
+			c.written, c.readAt = read, readAt
 			return nil
 		}
 	}
 }
 
-func (r *reports) page(ctx context.Context, next string) (*openreportsv1alpha1.ReportList, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
-	defer cancel()
-	page := &openreportsv1alpha1.ReportList{}
-	err := r.options.Client.List(ctx, page, client.MatchingFields{metav1.ObjectNameField: reportName},
-		client.Limit(reportsPage), client.Continue(next))
-	return page, err
-}
-
-// writeOne creates, updates or deletes the Report of one namespace, if it differs.
-func (r *reports) writeOne(ctx context.Context, namespace string, found *findings, policies map[string]client.Object) error {
-	before := r.written[namespace]
+// writeReport creates, updates or deletes the Report of one namespace, if it differs.
+func (c *Controller) writeReport(ctx context.Context, namespace string, found *findings, policies map[string]client.Object) error {
+	before := c.written[namespace]
 	var after *openreportsv1alpha1.Report
 	if found != nil {
-		after = report(namespace, found, policies, before, r.Clock.Now())
+		after = report(namespace, found, policies, before, c.Clock.Now())
 		if before != nil && same(before, after) {
 			return nil
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	outcome := outcomeWritten
 	var err error
@@ -197,34 +166,34 @@ func (r *reports) writeOne(ctx context.Context, namespace string, found *finding
 	case after == nil:
 		outcome = outcomeDeleted
 		uid := before.UID
-		err = r.options.Client.Delete(ctx, before, client.Preconditions{UID: &uid})
+		err = c.Reports.Client.Delete(ctx, before, client.Preconditions{UID: &uid})
 	case before == nil:
-		err = r.options.Client.Create(ctx, after)
+		err = c.Reports.Client.Create(ctx, after)
 	default:
 		after.ResourceVersion = before.ResourceVersion
-		err = r.options.Client.Update(ctx, after)
+		err = c.Reports.Client.Update(ctx, after)
 	}
 	switch {
 	case err == nil:
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		// Another client has changed or deleted it, or the namespace is gone: the next scan lists
 		// all of them.
-		delete(r.written, namespace)
-		r.readAt = time.Time{}
+		delete(c.written, namespace)
+		c.readAt = time.Time{}
 		return nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		r.lastWrites[namespace] = r.Local.Now()
+		c.lastWrites[namespace] = c.Local.Now()
 		return nil
 	default:
-		r.options.Metrics.writes.WithLabelValues(outcomeFailed).Inc()
+		c.Reports.Metrics.WithLabelValues(outcomeFailed).Inc()
 		return fmt.Errorf("write Report of OpenReports %s/%s: %w", namespace, reportName, err)
 	}
-	r.options.Metrics.writes.WithLabelValues(outcome).Inc()
-	r.lastWrites[namespace] = r.Local.Now()
+	c.Reports.Metrics.WithLabelValues(outcome).Inc()
+	c.lastWrites[namespace] = c.Local.Now()
 	if after == nil {
-		delete(r.written, namespace)
+		delete(c.written, namespace)
 	} else {
-		r.written[namespace] = after
+		c.written[namespace] = after
 	}
 	return nil
 }
@@ -279,12 +248,12 @@ func resultID(policy string, pod types.UID) string { return policy + " " + strin
 // owners returns references to the policies of the results, so that the Report is deleted with
 // the last of them.
 func owners(found *findings, policies map[string]client.Object) []metav1.OwnerReference {
-	names := map[string]struct{}{}
+	names := sets.New[string]()
 	for _, f := range found.named {
-		names[f.Policy] = struct{}{}
+		names.Insert(f.Policy)
 	}
 	var owners []metav1.OwnerReference
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range sets.List(names) {
 		object, ok := policies[name]
 		if !ok {
 			continue

@@ -103,7 +103,7 @@ func (r *reporting) all(t *testing.T) map[string]openreportsv1alpha1.Report {
 }
 
 func (r *reporting) counted(outcome string) int {
-	return int(testutil.ToFloat64(r.reports.Metrics.writes.WithLabelValues(outcome)))
+	return int(testutil.ToFloat64(r.reports.Metrics.WithLabelValues(outcome)))
 }
 
 func warning(p v1alpha1.TolerationPolicy) v1alpha1.TolerationPolicy {

@@ -8,9 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -55,18 +55,17 @@ type scan struct {
 	err      error
 }
 
-// scan returns the violations by the name of the policy, and by namespace if Reports are
-// written.
-func (c *Controller) scan(ctx context.Context, set *toleration.Set) (map[string]*v1alpha1.TolerationViolations, map[string]*findings, error) {
+// scan makes a pass over all pods.
+func (c *Controller) scan(ctx context.Context, set *toleration.Set) (*scan, error) {
 	var classes nodev1.RuntimeClassList
 	if err := c.Cache.List(ctx, &classes); err != nil {
-		return nil, nil, fmt.Errorf("list runtime classes: %w", err)
+		return nil, fmt.Errorf("list runtime classes: %w", err)
 	}
 	s := &scan{
 		Controller: c, set: set, verdicts: map[group][]toleration.Ruling{},
 		namespaceCache: map[string]*corev1.Namespace{}, results: map[string]*v1alpha1.TolerationViolations{},
 	}
-	if c.options.Reports != nil {
+	if c.Reports != nil {
 		s.findings = map[string]*findings{}
 	}
 	for i := range classes.Items {
@@ -75,16 +74,16 @@ func (c *Controller) scan(ctx context.Context, set *toleration.Set) (map[string]
 		}
 	}
 	withLabels := set.AuditNeedsLabels()
-	c.options.Pods.EachPod(func(pod *tracker.Pod) {
+	c.Pods.EachPod(func(pod *tracker.Pod) {
 		if s.err != nil || len(pod.Tolerations) == 0 || pod.Finished || pod.Terminating || pod.Mirror ||
-			policy.Unjudged(pod.Namespace, c.options.Namespace) {
+			policy.Unjudged(pod.Namespace, c.Namespace) {
 			return
 		}
 		for _, v := range s.violations(ctx, groupOf(pod, withLabels), pod) {
 			s.record(pod, v)
 		}
 	})
-	return s.results, s.findings, s.err
+	return s, s.err
 }
 
 func groupOf(pod *tracker.Pod, withLabels bool) group {
@@ -115,7 +114,7 @@ func (s *scan) violations(ctx context.Context, g group, pod *tracker.Pod) []tole
 	in := toleration.Input{
 		ServiceAccount: g.account, Asked: []toleration.Asked{{Path: field.NewPath("tolerations"), New: pod.Tolerations}},
 		// Which pods are on the network of their node is not known.
-		DefaultSeconds: &s.options.DefaultSeconds, FromDaemonSetController: g.daemon, HostNetwork: true, Added: slices.Clip(s.added),
+		DefaultSeconds: &s.DefaultSeconds, FromDaemonSetController: g.daemon, HostNetwork: true, Added: slices.Clip(s.added),
 	}
 	// The creator of the pod did not choose the tolerations that Tollgate injected.
 	for _, w := range pod.Window.Tolerations() {
@@ -141,9 +140,7 @@ func (s *scan) namespace(ctx context.Context, name string) *corev1.Namespace {
 	namespace = &corev1.Namespace{}
 	err := s.Cache.Get(ctx, types.NamespacedName{Name: name}, namespace)
 	if err != nil {
-		if !apierrors.IsNotFound(err) {
-			s.err = fmt.Errorf("read namespace %s: %w", name, err)
-		}
+		s.err = client.IgnoreNotFound(fmt.Errorf("read namespace %s: %w", name, err))
 		namespace = nil
 	}
 	s.namespaceCache[name] = namespace

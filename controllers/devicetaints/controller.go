@@ -57,18 +57,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 }
 
-// devices reads rules and published taints; tracker.Tracker implements it.
-type devices interface {
-	Rules() []string
-	Rule(name string) (tracker.Rule, bool)
-	PublishedEvicting() []tracker.Published
-}
-
 // Options configures a Controller. All fields but Window are required.
 type Options struct {
 	// Devices reads rules and published taints. The component that updates it must call
 	// RuleChanged.
-	Devices devices
+	Devices *tracker.Tracker
 	// Synced reports whether Devices has all rules and slices: the controller would treat
 	// a missing one as deleted.
 	Synced func() bool
@@ -82,8 +75,8 @@ type Options struct {
 // Controller creates, updates and deletes paired rules.
 type Controller struct {
 	*controller.Controller[string]
+	Options
 
-	options Options
 	// readResults are by the names of paired rules. Only the single worker uses them.
 	readResults map[string]readResult
 }
@@ -117,7 +110,7 @@ func (r readResult) is(uid types.UID, wanted *pairedRule) bool {
 
 // New returns a controller; Start starts it.
 func New(base controller.Base, options Options) *Controller {
-	c := &Controller{options: options, readResults: map[string]readResult{}}
+	c := &Controller{Options: options, readResults: map[string]readResult{}}
 	c.Controller = controller.New(base, controller.Options[string]{
 		Name: "tollgate-pairing", Describe: describe, Reconcile: c.reconcile,
 		Started: func() {
@@ -140,7 +133,7 @@ func (c *Controller) RuleChanged(name string) {
 
 func (c *Controller) addAll() {
 	c.Add(allPublished)
-	for _, name := range c.options.Devices.Rules() {
+	for _, name := range c.Devices.Rules() {
 		// The name may be that of a paired rule whose owner is gone.
 		c.RuleChanged(name)
 	}
@@ -149,14 +142,14 @@ func (c *Controller) addAll() {
 // reconcile reconciles the paired rule of one rule, or the rules for all published taints.
 func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
 	current := c.Policies.Current()
-	if current == nil || !c.options.Synced() {
+	if current == nil || !c.Synced() {
 		return policiesPause, nil
 	}
-	needs := NeedsOf(current, c.options.Window)
+	needs := NeedsOf(current, c.Window)
 	if name == allPublished {
 		return publishedPause, c.published(ctx, needs)
 	}
-	rule, ok := c.options.Devices.Rule(name)
+	rule, ok := c.Devices.Rule(name)
 	if !ok {
 		delete(c.readResults, name)
 		return 0, c.removeOrphan(ctx, pairedName(name))
@@ -166,13 +159,13 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 			return 0, err
 		}
 	}
-	wanted, reference := pairedRuleOf(&rule), referenceTo(name, rule.UID)
+	wanted := pairedRuleOf(&rule)
 	// A rule that only Tollgate's evictor treats as NoExecute is NoSchedule for the
 	// scheduler.
 	if !rule.Selects || !needs.includes(new(rule.NativeTaint())) {
-		return 0, c.remove(ctx, wanted.name, reference)
+		return 0, c.remove(ctx, wanted.name, wanted.about)
 	}
-	return recheck, c.ensure(ctx, &wanted, reference)
+	return recheck, c.ensure(ctx, &wanted)
 }
 
 // published reconciles the rules for published taints. A failed write does not stop the
@@ -180,7 +173,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 func (c *Controller) published(ctx context.Context, needs Needs) error {
 	wanted, left := map[string]pairedRule{}, 0
 	if needs.any() {
-		for _, p := range c.options.Devices.PublishedEvicting() {
+		for _, p := range c.Devices.PublishedEvicting() {
 			if !needs.includes(&p.Taint) {
 				continue
 			}
@@ -195,15 +188,15 @@ func (c *Controller) published(ctx context.Context, needs Needs) error {
 			wanted[rule.name] = rule
 		}
 	}
-	c.options.Metrics.left.Set(float64(left))
+	c.Metrics.left.Set(float64(left))
 	var faults []error
-	for _, name := range c.options.Devices.Rules() {
+	for _, name := range c.Devices.Rules() {
 		if _, ok := wanted[name]; !ok && strings.HasPrefix(name, prefix) {
 			faults = append(faults, c.remove(ctx, name, referenceTo(name, "")))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		faults = append(faults, c.ensure(ctx, new(wanted[name]), referenceTo(name, "")))
+		faults = append(faults, c.ensure(ctx, new(wanted[name])))
 	}
 	faults = slices.DeleteFunc(faults, func(err error) bool { return err == nil })
 	return errors.Join(faults[:min(len(faults), maxFaults)]...)
@@ -212,20 +205,19 @@ func (c *Controller) published(ctx context.Context, needs Needs) error {
 // read reads a rule from the API server. It returns nil, and forgets the last result, if
 // the rule does not exist.
 func (c *Controller) read(ctx context.Context, name string) (*resourcev1.DeviceTaintRule, error) {
-	stored, err := c.options.Client.Get(ctx, name)
+	stored, err := c.Client.Get(ctx, name)
+	if err == nil {
+		return stored, nil
+	}
 	if apierrors.IsNotFound(err) {
 		delete(c.readResults, name)
-		return nil, nil //nolint:nilnil // A missing rule is no error.
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read rule %s: %w", name, err)
-	}
-	return stored, nil
+	return nil, client.IgnoreNotFound(fmt.Errorf("read rule %s: %w", name, err))
 }
 
 // readTracked is read for a rule that is tracked.
 func (c *Controller) readTracked(ctx context.Context, name string) (*resourcev1.DeviceTaintRule, error) {
-	if _, ok := c.options.Devices.Rule(name); !ok {
+	if _, ok := c.Devices.Rule(name); !ok {
 		delete(c.readResults, name)
 		return nil, nil //nolint:nilnil // A missing rule is no error.
 	}
@@ -234,9 +226,9 @@ func (c *Controller) readTracked(ctx context.Context, name string) (*resourcev1.
 
 // ensure creates or updates a paired rule. The tracked rule decides whether to read the
 // stored one, and the stored rule decides what to write.
-func (c *Controller) ensure(ctx context.Context, wanted *pairedRule, about *corev1.ObjectReference) error {
+func (c *Controller) ensure(ctx context.Context, wanted *pairedRule) error {
 	last := c.readResults[wanted.name]
-	tracked, ok := c.options.Devices.Rule(wanted.name)
+	tracked, ok := c.Devices.Rule(wanted.name)
 	if ok && last.is(tracked.UID, wanted) && c.Local.Now().Before(last.until) && (last.blocked || wanted.matches(&tracked)) {
 		return nil
 	}
@@ -245,15 +237,15 @@ func (c *Controller) ensure(ctx context.Context, wanted *pairedRule, about *core
 		return err
 	}
 	if stored == nil {
-		err := c.options.Client.Create(ctx, wanted.object)
-		return c.finish(ctx, controllers.OperationCreate, about, wanted, client.IgnoreAlreadyExists(err))
+		err := c.Client.Create(ctx, wanted.object)
+		return c.finish(ctx, controllers.OperationCreate, wanted, client.IgnoreAlreadyExists(err))
 	}
-	return c.correct(ctx, stored, last, wanted, about)
+	return c.correct(ctx, stored, last, wanted)
 }
 
 // correct updates a stored rule of this controller that differs from the wanted one, and
 // reports a conflicting rule of another writer. A matching rule of another writer suffices.
-func (c *Controller) correct(ctx context.Context, stored *resourcev1.DeviceTaintRule, last readResult, wanted *pairedRule, about *corev1.ObjectReference) error {
+func (c *Controller) correct(ctx context.Context, stored *resourcev1.DeviceTaintRule, last readResult, wanted *pairedRule) error {
 	// A rule that this controller created stays managed while it matches, even without its
 	// label or owner.
 	matches := wanted.matches(new(tracker.RuleOf(stored)))
@@ -266,16 +258,16 @@ func (c *Controller) correct(ctx context.Context, stored *resourcev1.DeviceTaint
 	if managed && (!matches || !wanted.hasMetadata(stored)) {
 		// If the owner was recreated, the garbage collector would delete the paired rule
 		// with the old owner.
-		return c.finish(ctx, controllers.OperationUpdate, about, wanted, c.options.Client.Update(ctx, stored, wanted.object))
+		return c.finish(ctx, controllers.OperationUpdate, wanted, c.Client.Update(ctx, stored, wanted.object))
 	}
 	blocked := !managed && !matches
 	c.readResults[wanted.name] = readResult{
 		found: stored.UID, owner: wanted.owner.UID, managed: managed, blocked: blocked, until: c.Local.Now().Add(recheck),
 	}
 	if blocked && (!last.blocked || !last.is(stored.UID, wanted)) {
-		c.Recorder.Eventf(about, corev1.EventTypeWarning, "NoSchedulePairBlocked",
+		c.Recorder.Eventf(wanted.about, corev1.EventTypeWarning, "NoSchedulePairBlocked",
 			"Pods that tolerate the taint for a while can come back to the device again and again: the rule %s that keeps them away cannot be made, because there is one of that name", wanted.name)
-		logr.FromContextOrDiscard(ctx).Info("cannot pair a taint of devices with NoSchedule: the name is taken", "rule", about.Name, "pair", wanted.name)
+		logr.FromContextOrDiscard(ctx).Info("cannot pair a taint of devices with NoSchedule: the name is taken", "rule", wanted.about.Name, "pair", wanted.name)
 	}
 	return nil
 }
@@ -295,7 +287,7 @@ func (c *Controller) remove(ctx context.Context, name string, about *corev1.Obje
 // removeOrphan deletes a tracked paired rule whose owner is gone. Where a TaintPolicy
 // governs the key, the garbage collector may not delete it.
 func (c *Controller) removeOrphan(ctx context.Context, name string) error {
-	if _, ok := c.options.Devices.Rule(strings.TrimSuffix(name, suffix)); ok {
+	if _, ok := c.Devices.Rule(strings.TrimSuffix(name, suffix)); ok {
 		return nil // The attempt for the owner decides.
 	}
 	stored, err := c.readTracked(ctx, name)
@@ -316,7 +308,7 @@ func (c *Controller) removeOrphan(ctx context.Context, name string) error {
 
 // delete deletes a paired rule and reports it.
 func (c *Controller) delete(ctx context.Context, stored *resourcev1.DeviceTaintRule, about *corev1.ObjectReference, why string) error {
-	err := c.options.Client.Delete(ctx, stored)
+	err := c.Client.Delete(ctx, stored)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete rule %s: %w", stored.Name, err)
 	}
@@ -325,22 +317,22 @@ func (c *Controller) delete(ctx context.Context, stored *resourcev1.DeviceTaintR
 		return nil //nolint:nilerr // Another client has deleted it.
 	}
 	text := taintText(&stored.Spec.Taint)
-	c.options.Metrics.writes.WithLabelValues(controllers.OperationDelete).Inc()
+	c.Metrics.writes.WithLabelValues(controllers.OperationDelete).Inc()
 	c.Recorder.Eventf(about, corev1.EventTypeNormal, "NoSchedulePairRemoved", "Removed the rule %s (%s): %s", stored.Name, text, why)
 	logr.FromContextOrDiscard(ctx).Info("removed a NoSchedule pair", "rule", about.Name, "pair", stored.Name, "taint", text, "reason", why)
 	return nil
 }
 
 // finish counts a write that succeeded, and records it in an event and in the log.
-func (c *Controller) finish(ctx context.Context, operation string, about *corev1.ObjectReference, t *pairedRule, err error) error {
+func (c *Controller) finish(ctx context.Context, operation string, t *pairedRule, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s rule %s: %w", operation, t.name, err)
 	}
 	text := taintText(&t.taint)
-	c.options.Metrics.writes.WithLabelValues(operation).Inc()
-	c.Recorder.Eventf(about, corev1.EventTypeNormal, "NoSchedulePaired",
+	c.Metrics.writes.WithLabelValues(operation).Inc()
+	c.Recorder.Eventf(t.about, corev1.EventTypeNormal, "NoSchedulePaired",
 		"The rule %s (%s) keeps pods from coming back that tolerate the taint for a while", t.name, text)
-	logr.FromContextOrDiscard(ctx).Info("paired a taint of devices with NoSchedule", "rule", about.Name, "operation", operation, "pair", t.name, "taint", text)
+	logr.FromContextOrDiscard(ctx).Info("paired a taint of devices with NoSchedule", "rule", t.about.Name, "operation", operation, "pair", t.name, "taint", text)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -44,6 +45,9 @@ type pairedRule struct {
 	owner    metav1.OwnerReference // without apiVersion for a DeviceTaintRule
 	selector device.Selector
 	taint    resourcev1.DeviceTaint
+	// about is the object of events: the rule, or the desired rule itself for a published
+	// taint.
+	about *corev1.ObjectReference
 }
 
 // pairedRuleOf returns the paired rule of a rule.
@@ -54,6 +58,7 @@ func pairedRuleOf(rule *tracker.Rule) pairedRule {
 		owner:    metav1.OwnerReference{Kind: KindRule, Name: rule.Name, UID: rule.UID},
 		selector: rule.Selector,
 		taint:    placement.PairOf(new(rule.NativeTaint())),
+		about:    referenceTo(rule.Name, rule.UID),
 	}
 }
 
@@ -70,14 +75,16 @@ func pairedName(rule string) string {
 // pairedRuleForPublished returns the rule for a taint that a driver publishes.
 func pairedRuleForPublished(p *tracker.Published) pairedRule {
 	selector, _ := device.SelectorOf(&resourcev1.DeviceTaintSelector{Driver: &p.Device.Driver, Pool: &p.Device.Pool, Device: &p.Device.Name})
+	name := prefix + hash(p.Device.Driver, p.Device.Pool, p.Device.Name, p.Taint.Key, p.Taint.Value)
 	return pairedRule{
-		name:  prefix + hash(p.Device.Driver, p.Device.Pool, p.Device.Name, p.Taint.Key, p.Taint.Value),
+		name:  name,
 		label: ofDevice,
 		owner: metav1.OwnerReference{
 			APIVersion: resourcev1.SchemeGroupVersion.String(), Kind: kindSlice, Name: p.Slice, UID: p.SliceUID,
 		},
 		selector: selector,
 		taint:    placement.PairOf(&p.Taint),
+		about:    referenceTo(name, ""),
 	}
 }
 

@@ -72,9 +72,9 @@ func TestARuleHasATwinWhileItNeedsOne(t *testing.T) {
 		_, events := w.taken()
 		require.Equal(t, []string{"Normal NoSchedulePairRemoved broken: Removed the rule broken-noschedule (degraded=w:NoSchedule): no claim is given a toleration that ends any more"}, events)
 	})
-	require.InDelta(t, 2, testutil.ToFloat64(c.options.Metrics.writes.WithLabelValues(controllers.OperationCreate)), 0)
-	require.InDelta(t, 1, testutil.ToFloat64(c.options.Metrics.writes.WithLabelValues(controllers.OperationUpdate)), 0)
-	require.InDelta(t, 1, testutil.ToFloat64(c.options.Metrics.writes.WithLabelValues(controllers.OperationDelete)), 0)
+	require.InDelta(t, 2, testutil.ToFloat64(c.Metrics.writes.WithLabelValues(controllers.OperationCreate)), 0)
+	require.InDelta(t, 1, testutil.ToFloat64(c.Metrics.writes.WithLabelValues(controllers.OperationUpdate)), 0)
+	require.InDelta(t, 1, testutil.ToFloat64(c.Metrics.writes.WithLabelValues(controllers.OperationDelete)), 0)
 }
 
 func TestRulesThatNeedNoTwin(t *testing.T) {
@@ -330,7 +330,7 @@ func TestPairsOfPublishedTaintsAreBounded(t *testing.T) {
 	w.SetSlice(slice("s", taints), time.Unix(0, 0))
 	w.step(c, "")
 	require.Len(t, w.pairs(), maxPublished)
-	require.InDelta(t, 5, testutil.ToFloat64(c.options.Metrics.left), 0)
+	require.InDelta(t, 5, testutil.ToFloat64(c.Metrics.left), 0)
 	w.step(c, "")
 	w.taken()
 	w.step(c, "")

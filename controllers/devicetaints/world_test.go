@@ -61,7 +61,7 @@ func (w *world) controller() *Controller {
 	return New(controller.Base{
 		Policies: w, Recorder: w, Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Minute,
 	}, Options{
-		Devices: w, Synced: func() bool { return w.synced }, Client: w, Window: w.window, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
+		Devices: w.Tracker, Synced: func() bool { return w.synced }, Client: w, Window: w.window, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
 	})
 }
 

@@ -8,6 +8,9 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/tollgate-dev/tollgate/policy/taint"
 )
 
 const (
@@ -50,7 +53,7 @@ type newcomer struct {
 	until time.Time
 	// observed are the taints that the node has or had, and pending those to be added. No
 	// taint is in both.
-	observed, pending map[taintID]struct{}
+	observed, pending sets.Set[taintID]
 }
 
 // taintID identifies a taint of a node.
@@ -82,14 +85,13 @@ func (s *nodeStates) reset(since time.Time) {
 // removes the state of the node that had the name before.
 func (s *nodeStates) read(name string, uid types.UID) {
 	s.mu.Lock()
-	before, ok := s.uids[name]
+	before := s.uids[name]
+	s.uids[name] = uid
 	if uid == "" {
 		delete(s.uids, name)
-	} else {
-		s.uids[name] = uid
 	}
 	s.mu.Unlock()
-	if ok && before != uid {
+	if before != uid {
 		s.remove(before)
 	}
 }
@@ -102,19 +104,13 @@ func (s *nodeStates) remove(uid types.UID) {
 	delete(s.newcomers, uid)
 }
 
-// clearWaiting removes the reservations and the hold of a node that lacks nothing.
+// clearWaiting removes the reservations and the hold of a node that lacks nothing, or
+// nothing that evicts pods.
 func (s *nodeStates) clearWaiting(uid types.UID) {
-	s.clearHold(uid)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.nonEvicting.reservations, uid)
 	delete(s.evicting.reservations, uid)
-}
-
-// clearHold removes the hold of a node.
-func (s *nodeStates) clearHold(uid types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	delete(s.reported, uid)
 	s.heldCount.Set(float64(len(s.reported)))
 }
@@ -123,7 +119,7 @@ func (s *nodeStates) clearHold(uid types.UID) {
 func (s *nodeStates) hold(uid types.UID, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if reported, ok := s.reported[uid]; ok && now.Sub(reported) < holdReportInterval {
+	if now.Sub(s.reported[uid]) < holdReportInterval {
 		return false
 	}
 	s.reported[uid] = now
@@ -153,60 +149,63 @@ func (s *nodeStates) add(node *corev1.Node, created bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.newcomers[node.UID] == nil && (created || !node.CreationTimestamp.Time.Before(s.since)) {
-		s.newcomers[node.UID] = &newcomer{observed: map[taintID]struct{}{}, pending: map[taintID]struct{}{}}
+		s.newcomers[node.UID] = &newcomer{observed: sets.New[taintID](), pending: sets.New[taintID]()}
 	}
 }
 
-// observe records the taints of a node. They are not added again. It reports whether the
-// node is a newcomer.
-func (s *nodeStates) observe(uid types.UID, taints []corev1.Taint) bool {
+// observe records the taints of a node. They are not added again.
+func (s *nodeStates) observe(node *corev1.Node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.newcomers[uid]
-	if n == nil {
-		return false
+	if n := s.newcomers[node.UID]; n != nil {
+		n.observe(node.Spec.Taints)
 	}
+}
+
+func (n *newcomer) observe(taints []corev1.Taint) {
 	for i := range taints {
 		id := taintID{taints[i].Key, taints[i].Effect}
-		n.observed[id] = struct{}{}
-		delete(n.pending, id)
+		n.observed.Insert(id)
+		n.pending.Delete(id)
 	}
-	return true
 }
 
-// require reports whether a registered taint that a node lacks is to be added, and marks
-// it as pending. A pending taint stays so until the node has it.
-func (s *nodeStates) require(uid types.UID, id taintID, now time.Time) bool {
+// owed returns those of the missing taints that an attempt has to add to a node, without
+// and with effect NoExecute. Without reconcile, only a newcomer gets a taint, and none that
+// it had before: the taint is pending until the node has it. left is how much longer later
+// policies count.
+func (s *nodeStates) owed(node *corev1.Node, missing []taint.Registered, now time.Time) (nonEvicting, evicting []taint.Registered, left time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := s.newcomers[uid]
-	if n == nil {
-		return false
+	n := s.newcomers[node.UID]
+	if n != nil {
+		n.observe(node.Spec.Taints)
 	}
-	_, observed := n.observed[id]
-	_, pending := n.pending[id]
-	if observed || !pending && !n.until.IsZero() && !now.Before(n.until) {
-		return false
+	for _, r := range missing {
+		if !r.Reconcile {
+			id := taintID{r.Taint.Key, r.Taint.Effect}
+			// The policy must be at least as old as the node, in whole seconds.
+			if n == nil || node.CreationTimestamp.Before(&r.Created) || n.observed.Has(id) ||
+				!n.pending.Has(id) && !n.until.IsZero() && !now.Before(n.until) {
+				continue
+			}
+			n.pending.Insert(id)
+		}
+		if r.Taint.Effect == corev1.TaintEffectNoExecute {
+			evicting = append(evicting, r)
+		} else {
+			nonEvicting = append(nonEvicting, r)
+		}
 	}
-	n.pending[id] = struct{}{}
-	return true
-}
-
-// finish records that an attempt has called require for all taints of the current
-// policies. It returns how much longer later policies count.
-func (s *nodeStates) finish(uid types.UID, now time.Time) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.newcomers[uid]
 	if n == nil {
-		return 0
+		return nonEvicting, evicting, 0
 	}
 	if n.until.IsZero() {
 		n.until = now.Add(latePolicyWindow)
 	}
-	left := n.until.Sub(now)
-	if left <= 0 && len(n.pending) == 0 {
-		delete(s.newcomers, uid)
+	left = max(n.until.Sub(now), 0)
+	if left == 0 && len(n.pending) == 0 {
+		delete(s.newcomers, node.UID)
 	}
-	return max(left, 0)
+	return nonEvicting, evicting, left
 }

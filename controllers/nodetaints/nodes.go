@@ -9,9 +9,11 @@ import (
 
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/evictor/controller"
@@ -21,38 +23,35 @@ import (
 // policiesPause is how long a key waits until the policies are loaded.
 const policiesPause = time.Second
 
-// NodeClient reads and writes nodes at the API server; the clientset implements it.
-type NodeClient interface {
-	Get(ctx context.Context, name string, opts metav1.GetOptions) (*corev1.Node, error)
-	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, opts metav1.PatchOptions, subresources ...string) (*corev1.Node, error)
+// jsonPatch is a JSON patch.
+type jsonPatch []jsonpatch.Operation
+
+func (p *jsonPatch) add(operation, path string, value any) {
+	*p = append(*p, jsonpatch.NewOperation(operation, path, value))
 }
 
-// patchNode applies the operations of a JSON patch to a node. It returns the patched node,
-// nil if the node does not exist. doing describes the patch in errors.
-func patchNode(ctx context.Context, nodes NodeClient, doing, name string, operations []jsonpatch.Operation) (*corev1.Node, error) {
-	body, err := json.Marshal(operations)
+// patchNode applies a JSON patch to a node if it still has its UID. It returns the patched
+// node, nil if the node does not exist. doing describes the patch in errors.
+func patchNode(ctx context.Context, nodes typedcorev1.NodeInterface, doing string, node *corev1.Node, patch jsonPatch) (*corev1.Node, error) {
+	body, err := json.Marshal(slices.Insert(patch, 0, jsonpatch.NewOperation("test", "/metadata/uid", node.UID)))
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}
-	patched, err := nodes.Patch(ctx, name, types.JSONPatchType, body, metav1.PatchOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // A missing node is no error.
-	}
+	patched, err := nodes.Patch(ctx, node.Name, types.JSONPatchType, body, metav1.PatchOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("%s node %s: %w", doing, name, err)
+		return nil, client.IgnoreNotFound(fmt.Errorf("%s node %s: %w", doing, node.Name, err))
 	}
 	return patched, nil
 }
 
-// addNodes queues the nodes of the cache. It queues none while the cache is not synced; the
-// informer will add every node.
-func addNodes(ctx context.Context, cache controller.Cache, add func(node *corev1.Node)) {
-	var list corev1.NodeList
-	if err := cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return
-	}
-	for i := range list.Items {
-		add(&list.Items[i])
+// addAll calls add for the objects of the cache that a list is for. It calls it for none while
+// the cache is not synced; the informer will add every object.
+func addAll(ctx context.Context, cache controller.Cache, list client.ObjectList, add func(object client.Object)) {
+	if cache.List(ctx, list, client.UnsafeDisableDeepCopy) == nil {
+		_ = meta.EachListItem(list, func(object runtime.Object) error {
+			add(object.(client.Object))
+			return nil
+		})
 	}
 }
 

@@ -11,11 +11,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,51 +31,43 @@ const (
 	operationAdd    = "add"
 )
 
-// PairingMetrics counts the writes of paired taints.
-type PairingMetrics struct {
-	writes *prometheus.CounterVec
-}
-
-// NewPairingMetrics registers the metrics with reg.
-func NewPairingMetrics(reg prometheus.Registerer) *PairingMetrics {
-	return &PairingMetrics{writes: controller.NewCounter(reg, "tollgate_node_twin_writes_total",
+// NewPairingMetrics registers the counter of the writes of paired taints with reg.
+func NewPairingMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
+	return controller.NewCounter(reg, "tollgate_node_twin_writes_total",
 		"Writes of NoSchedule taints beside NoExecute taints of nodes, so that evicted pods do not return, by operation.",
-		"operation", operationAdd, operationChange, operationRemove)}
+		"operation", operationAdd, operationChange, operationRemove)
 }
 
 // PairingOptions configures a PairingController. All fields are required.
 type PairingOptions struct {
 	// Nodes reads and writes nodes.
-	Nodes NodeClient
+	Nodes typedcorev1.NodeInterface
 	// Window is true in mode Window. If false, the controller adds no taint and removes
 	// the paired taints that exist.
 	Window  bool
-	Metrics *PairingMetrics
+	Metrics *prometheus.CounterVec
 }
 
 // PairingController adds and removes the paired taints of nodes.
 type PairingController struct {
 	*controller.Controller[string]
-
-	options PairingOptions
+	PairingOptions
 }
 
 // NewPairing returns a controller; Start starts it. The cache of base holds nodes with
 // their labels, their taints and the annotation v1alpha1.AnnotationTwins.
 func NewPairing(base controller.Base, options PairingOptions) *PairingController {
-	c := &PairingController{options: options}
-	add := func(node *corev1.Node) {
-		if mayNeedPairing(node) {
-			c.Add(node.Name)
+	c := &PairingController{PairingOptions: options}
+	add := func(object client.Object) {
+		if mayNeedPairing(object.(*corev1.Node)) {
+			c.Add(object.GetName())
 		}
 	}
 	c.Controller = controller.New(base, controller.Options[string]{
 		// Evictions wait for paired taints.
 		Name: "tollgate-twins", Workers: 8, Reconcile: c.reconcile,
-		PoliciesChanged: func(ctx context.Context) { addNodes(ctx, c.Cache, add) },
-		Watches: map[client.Object]toolscache.ResourceEventHandler{
-			&corev1.Node{}: controller.OnEvent(func(object client.Object) { add(object.(*corev1.Node)) }),
-		},
+		PoliciesChanged: func(ctx context.Context) { addAll(ctx, c.Cache, &corev1.NodeList{}, add) },
+		Watches:         map[client.Object]toolscache.ResourceEventHandler{&corev1.Node{}: controller.OnEvent(add)},
 	})
 	return c
 }
@@ -92,35 +83,29 @@ func (c *PairingController) reconcile(ctx context.Context, name string) (time.Du
 	if err := c.Cache.Get(ctx, types.NamespacedName{Name: name}, &cached); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}
-	if changes, record := planFor(current, c.options.Window, &cached); cached.DeletionTimestamp != nil || len(patchFor(&cached, changes, record)) == 0 {
+	if _, patch := planFor(current, c.Window, &cached); cached.DeletionTimestamp != nil || len(patch) == 0 {
 		return 0, nil
 	}
-	node, err := c.options.Nodes.Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return 0, nil
-	}
+	node, err := c.Nodes.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return 0, fmt.Errorf("read node %s: %w", name, err)
+		return 0, client.IgnoreNotFound(fmt.Errorf("read node %s: %w", name, err))
 	}
-	changes, record := planFor(current, c.options.Window, node)
-	operations := patchFor(node, changes, record)
-	if len(operations) == 0 {
+	changes, patch := planFor(current, c.Window, node)
+	if len(patch) == 0 {
 		return 0, nil // The cache lags behind; its update needs no write.
 	}
-	if patched, err := patchNode(ctx, c.options.Nodes, "write the taints of", name, operations); err != nil || patched == nil {
+	if patched, err := patchNode(ctx, c.Nodes, "write the taints of", node, patch); err != nil || patched == nil {
 		return 0, err
 	}
 	for _, change := range changes {
-		c.options.Metrics.writes.WithLabelValues(change.operation).Inc()
+		c.Metrics.WithLabelValues(change.operation).Inc()
 		text := change.taint.ToString()
 		logr.FromContextOrDiscard(ctx).Info("wrote a NoSchedule taint beside one of NoExecute", "node", name, "operation", change.operation, "taint", text)
+		reason, message := "NoSchedulePaired", "Added the taint %s, which keeps pods from coming back that are given time before they are evicted"
 		if change.operation == operationRemove {
-			c.Recorder.Eventf(referenceTo(node), corev1.EventTypeNormal, "NoSchedulePairRemoved",
-				"Removed the taint %s: no pod is given time of a taint that it stood beside any more", text)
-		} else {
-			c.Recorder.Eventf(referenceTo(node), corev1.EventTypeNormal, "NoSchedulePaired",
-				"Added the taint %s, which keeps pods from coming back that are given time before they are evicted", text)
+			reason, message = "NoSchedulePairRemoved", "Removed the taint %s: no pod is given time of a taint that it stood beside any more"
 		}
+		c.Recorder.Eventf(referenceTo(node), corev1.EventTypeNormal, reason, message, text)
 	}
 	return 0, nil
 }
@@ -136,11 +121,7 @@ func evicts(t corev1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecut
 // IsTwin reports whether a taint of a node was added by PairingController and its
 // NoExecute taint exists.
 func IsTwin(node *corev1.Node, taint *corev1.Taint) bool {
-	if taint.Effect != corev1.TaintEffectNoSchedule {
-		return false
-	}
-	value, recorded := recordedTaints(node)[taint.Key]
-	return recorded && value == taint.Value &&
+	return taint.Effect == corev1.TaintEffectNoSchedule && lists(recordedTaints(node), taint) &&
 		slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return evicts(t) && t.Key == taint.Key })
 }
 
@@ -148,21 +129,21 @@ func IsTwin(node *corev1.Node, taint *corev1.Taint) bool {
 // lists. It ignores an annotation with another UID: the creator of a node can write the
 // annotation while admission is unavailable, but learns the UID only afterwards.
 func recordedTaints(node *corev1.Node) map[string]string {
-	value, mine := strings.CutPrefix(node.Annotations[v1alpha1.AnnotationTwins], annotationPrefix(node))
+	value, mine := strings.CutPrefix(node.Annotations[v1alpha1.AnnotationTwins], string(node.UID)+separator)
 	if !mine {
 		return nil
 	}
 	return v1alpha1.ParseTwins(value)
 }
 
-// annotationPrefix returns the UID of the node and a separator, which no UID, taint key or
-// taint value contains. It is empty for a node without a UID, which only tests have.
-func annotationPrefix(node *corev1.Node) string {
-	if node.UID == "" {
-		return ""
-	}
-	return string(node.UID) + ":"
+// lists reports whether an annotation lists the key and the value of a taint.
+func lists(recorded map[string]string, taint *corev1.Taint) bool {
+	value, listed := recorded[taint.Key]
+	return listed && value == taint.Value
 }
+
+// separator follows the UID in the annotation. No UID, taint key or taint value contains it.
+const separator = ":"
 
 // change is the write of one taint.
 type change struct {
@@ -172,101 +153,79 @@ type change struct {
 	taint corev1.Taint
 }
 
-// planFor returns the changes of taints that a node needs, and the desired annotation. It
-// is pure. window reports mode Window.
-func planFor(policies *policyset.Set, window bool, node *corev1.Node) (changes []change, record string) {
+// planFor returns the changes of taints that a node needs, and the JSON patch for them,
+// empty if the node needs none. It is pure. window reports mode Window.
+func planFor(policies *policyset.Set, window bool, node *corev1.Node) (changes []change, patch jsonPatch) {
 	var windows *eviction.Set
 	if window {
 		windows = policies.Evictions
 	}
 	recorded, next := recordedTaints(node), map[string]string{}
+	var added []change
 	for _, t := range node.Spec.Taints {
-		if !evicts(t) || !windows.HasWindow(v1alpha1.TaintTargetNode, t.Key) || setByKubernetes(t.Key) {
+		// The node lifecycle controller also sets its taints with effect NoSchedule, and would
+		// remove them from a ready node.
+		if !evicts(t) || !windows.HasWindow(v1alpha1.TaintTargetNode, t.Key) || t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable {
 			continue
 		}
-		paired, at := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffectNoSchedule}, pairedIndex(node, t.Key)
-		value, managed := recorded[t.Key]
+		paired := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffectNoSchedule}
+		at := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&paired) })
 		switch {
 		case at < 0:
-			changes = append(changes, change{operationAdd, at, paired})
-		case !managed || node.Spec.Taints[at].Value != value:
+			added = append(added, change{operationAdd, at, paired})
+		case !lists(recorded, &node.Spec.Taints[at]):
 			continue // The taint of another writer has the same effect.
-		case value != t.Value:
+		case node.Spec.Taints[at].Value != t.Value:
 			changes = append(changes, change{operationChange, at, paired})
 		}
 		next[t.Key] = t.Value
 	}
-	for key, value := range recorded {
-		at := pairedIndex(node, key)
-		if _, needed := next[key]; !needed && at >= 0 && node.Spec.Taints[at].Value == value && !isRegistered(policies.Taints, node, &node.Spec.Taints[at]) {
-			changes = append(changes, change{operationRemove, at, node.Spec.Taints[at]})
+	// Indexes refer to the list as it was read. They stay valid if replacements come first,
+	// then removals from the end of the list, and then additions.
+	for i, t := range slices.Backward(node.Spec.Taints) {
+		_, needed := next[t.Key]
+		if !needed && t.Effect == corev1.TaintEffectNoSchedule && lists(recorded, &t) && !isRegistered(policies.Taints, node, &t) {
+			changes = append(changes, change{operationRemove, i, t})
 		}
 	}
-	slices.SortFunc(changes, compareChanges)
-	return changes, annotationOf(node, next)
+	slices.SortFunc(added, func(a, b change) int { return cmp.Compare(a.taint.Key, b.taint.Key) })
+	changes = append(changes, added...)
+	return changes, patchFor(node, changes, next)
 }
 
-func pairedIndex(node *corev1.Node, key string) int {
-	return slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == corev1.TaintEffectNoSchedule })
-}
-
-// annotationOf returns the annotation for paired taints, given as values by key.
-func annotationOf(node *corev1.Node, values map[string]string) string {
-	if len(values) == 0 {
-		return ""
-	}
-	return annotationPrefix(node) + v1alpha1.FormatTwins(values)
-}
-
-// setByKubernetes reports whether the node lifecycle controller also sets the taint with
-// effect NoSchedule, and would remove it from a ready node.
-func setByKubernetes(key string) bool {
-	return key == corev1.TaintNodeNotReady || key == corev1.TaintNodeUnreachable
-}
-
-// compareChanges orders changes so that the indexes, which refer to the list as it was
-// read, stay valid: first replacements, then removals from the end of the list, then
-// additions.
-func compareChanges(a, b change) int {
-	order := []string{operationChange, operationRemove, operationAdd}
-	return cmp.Or(
-		cmp.Compare(slices.Index(order, a.operation), slices.Index(order, b.operation)),
-		cmp.Compare(b.index, a.index), cmp.Compare(a.taint.Key, b.taint.Key))
-}
-
-// patchFor returns the JSON patch for changes and an annotation, empty if the node needs
-// none. It applies only to the node as it was read: it tests the UID and the
+// patchFor returns the JSON patch for changes, and for the annotation of paired taints,
+// given as values by key. It applies only to the node as it was read: it tests the
 // resourceVersion.
-func patchFor(node *corev1.Node, changes []change, record string) []jsonpatch.Operation {
-	before := node.Annotations[v1alpha1.AnnotationTwins]
+func patchFor(node *corev1.Node, changes []change, values map[string]string) (patch jsonPatch) {
+	record := ""
+	if len(values) > 0 {
+		record = string(node.UID) + separator + v1alpha1.FormatTwins(values)
+	}
+	before, exists := node.Annotations[v1alpha1.AnnotationTwins]
 	if len(changes) == 0 && record == before {
 		return nil
 	}
-	operations := []jsonpatch.Operation{
-		jsonpatch.NewOperation("test", "/metadata/uid", node.UID),
-		jsonpatch.NewOperation("test", "/metadata/resourceVersion", node.ResourceVersion),
-	}
+	patch.add("test", "/metadata/resourceVersion", node.ResourceVersion)
 	for _, change := range changes {
 		path := "/spec/taints/" + strconv.Itoa(change.index)
 		switch change.operation {
-		case operationAdd:
-			operations = append(operations, jsonpatch.NewOperation("add", "/spec/taints/-", change.taint))
 		case operationChange:
-			operations = append(operations, jsonpatch.NewOperation("replace", path, change.taint))
+			patch.add("replace", path, change.taint)
 		case operationRemove:
-			operations = append(operations, jsonpatch.NewOperation("remove", path, nil))
+			patch.add("remove", path, nil)
+		default:
+			patch.add("add", "/spec/taints/-", change.taint)
 		}
 	}
 	path := "/metadata/annotations/" + strings.ReplaceAll(v1alpha1.AnnotationTwins, "/", "~1")
-	_, exists := node.Annotations[v1alpha1.AnnotationTwins]
 	switch {
 	case record == "" && exists:
-		operations = append(operations, jsonpatch.NewOperation("remove", path, nil))
+		patch.add("remove", path, nil)
 	case record == before:
 	case len(node.Annotations) == 0:
-		operations = append(operations, jsonpatch.NewOperation("add", "/metadata/annotations", map[string]string{v1alpha1.AnnotationTwins: record}))
+		patch.add("add", "/metadata/annotations", map[string]string{v1alpha1.AnnotationTwins: record})
 	default:
-		operations = append(operations, jsonpatch.NewOperation("add", path, record))
+		patch.add("add", path, record)
 	}
-	return operations
+	return patch
 }

@@ -59,8 +59,7 @@ func taints(t *testing.T, texts ...string) []corev1.Taint {
 // node needs none.
 func settle(t *testing.T, policies *policyset.Set, window bool, node *corev1.Node) *corev1.Node {
 	t.Helper()
-	changes, record := planFor(policies, window, node)
-	operations := patchFor(node, changes, record)
+	_, operations := planFor(policies, window, node)
 	if operations == nil {
 		return node
 	}
@@ -68,8 +67,8 @@ func settle(t *testing.T, policies *policyset.Set, window bool, node *corev1.Nod
 	require.NoError(t, err)
 	patched, err := apply(node, body)
 	require.NoError(t, err, string(body))
-	changes, record = planFor(policies, window, patched)
-	require.Empty(t, patchFor(patched, changes, record), "then there is nothing more to do: %v", taintTexts(patched))
+	_, operations = planFor(policies, window, patched)
+	require.Empty(t, operations, "then there is nothing more to do: %v", taintTexts(patched))
 	return patched
 }
 

@@ -20,7 +20,7 @@ import (
 func pairing(window bool) (*world, *PairingController) {
 	w := newWorld()
 	w.current = policiesWithWindow("rack")
-	return w, NewPairing(w.base(), PairingOptions{Nodes: nodeAPI{w}, Window: window, Metrics: NewPairingMetrics(prometheus.NewPedanticRegistry())})
+	return w, NewPairing(w.base(), PairingOptions{Nodes: nodeAPI{world: w}, Window: window, Metrics: NewPairingMetrics(prometheus.NewPedanticRegistry())})
 }
 
 func pairedNode(t *testing.T, name string, texts ...string) *corev1.Node {
@@ -54,8 +54,8 @@ func TestANodeHasATwinWhileItNeedsOne(t *testing.T) {
 	require.NotContains(t, w.nodes["n"].Annotations, v1alpha1.AnnotationTwins)
 	_, events = w.requests()
 	require.Equal(t, []string{"Node/n Normal NoSchedulePairRemoved: Removed the taint rack=7:NoSchedule: no pod is given time of a taint that it stood beside any more"}, events)
-	require.InDelta(t, 1, testutil.ToFloat64(c.options.Metrics.writes.WithLabelValues(operationAdd)), 0)
-	require.InDelta(t, 1, testutil.ToFloat64(c.options.Metrics.writes.WithLabelValues(operationRemove)), 0)
+	require.InDelta(t, 1, testutil.ToFloat64(c.Metrics.WithLabelValues(operationAdd)), 0)
+	require.InDelta(t, 1, testutil.ToFloat64(c.Metrics.WithLabelValues(operationRemove)), 0)
 }
 
 func TestWhatIsReadDecides(t *testing.T) {
@@ -167,7 +167,7 @@ func TestAnotherModeRemovesWhatWasAdded(t *testing.T) {
 	w.set(pairedNode(t, "n", "rack:NoExecute"))
 	_, err := c.reconcile(t.Context(), "n")
 	require.NoError(t, err)
-	c.options.Window = false
+	c.Window = false
 	_, err = c.reconcile(t.Context(), "n")
 	require.NoError(t, err)
 	require.Equal(t, []string{"rack:NoExecute"}, w.taintsOf("n"))

@@ -13,12 +13,12 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"gomodules.xyz/jsonpatch/v2"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -66,7 +66,7 @@ func NewRegisterMetrics(reg prometheus.Registerer) *RegisterMetrics {
 // RegisterOptions configures a RegisterController. All fields are required.
 type RegisterOptions struct {
 	// Nodes writes nodes, and ListPods lists pods, at the API server.
-	Nodes    NodeClient
+	Nodes    typedcorev1.NodeInterface
 	ListPods func(ctx context.Context, opts metav1.ListOptions) (*corev1.PodList, error)
 	// Check checks taints of effect NoExecute against the limits of TaintPolicies before a
 	// node gets them. The recent writes of all users count; taints within the limits count
@@ -82,20 +82,22 @@ type RegisterOptions struct {
 // RegisterController adds registered taints to nodes that lack them.
 type RegisterController struct {
 	*controller.Controller[string]
+	RegisterOptions
 
-	options RegisterOptions
-	states  nodeStates
+	states nodeStates
 }
 
 // NewRegister returns a controller; Start starts it. The cache of base holds nodes with
 // their metadata and taints.
 func NewRegister(base controller.Base, options RegisterOptions) *RegisterController {
-	c := &RegisterController{options: options, states: nodeStates{heldCount: options.Metrics.heldNodes}}
+	c := &RegisterController{RegisterOptions: options, states: nodeStates{heldCount: options.Metrics.heldNodes}}
 	c.Controller = controller.New(base, controller.Options[string]{
 		Name: "tollgate-register", Workers: 2, Reconcile: c.reconcile,
-		Started:         func() { c.states.reset(options.Since()) },
-		Watches:         map[client.Object]toolscache.ResourceEventHandler{&corev1.Node{}: c},
-		PoliciesChanged: func(ctx context.Context) { addNodes(ctx, c.Cache, func(node *corev1.Node) { c.Add(node.Name) }) },
+		Started: func() { c.states.reset(options.Since()) },
+		Watches: map[client.Object]toolscache.ResourceEventHandler{&corev1.Node{}: c},
+		PoliciesChanged: func(ctx context.Context) {
+			addAll(ctx, c.Cache, &corev1.NodeList{}, func(node client.Object) { c.Add(node.GetName()) })
+		},
 	})
 	return c
 }
@@ -103,7 +105,7 @@ func NewRegister(base controller.Base, options RegisterOptions) *RegisterControl
 // Start runs the controller until ctx is done. Afterwards the metric of held nodes is
 // zero: only the leader exports it.
 func (c *RegisterController) Start(ctx context.Context) error {
-	defer func() { c.states.reset(time.Time{}) }()
+	defer c.states.reset(time.Time{})
 	return c.Controller.Start(ctx)
 }
 
@@ -112,7 +114,7 @@ func (c *RegisterController) OnAdd(obj any, initial bool) {
 	node := obj.(*corev1.Node)
 	c.states.add(node, !initial)
 	// The attempt may run only after the taint was removed again.
-	c.states.observe(node.UID, node.Spec.Taints)
+	c.states.observe(node)
 	c.Add(node.Name)
 }
 
@@ -124,7 +126,7 @@ func (c *RegisterController) OnUpdate(old, obj any) {
 		c.states.remove(was)
 		c.states.add(node, true)
 	}
-	c.states.observe(node.UID, node.Spec.Taints)
+	c.states.observe(node)
 	c.Add(node.Name)
 }
 
@@ -154,8 +156,7 @@ func (c *RegisterController) reconcile(ctx context.Context, name string) (time.D
 	if node.UID == "" {
 		return 0, nil
 	}
-	nonEvicting, evicting := c.missing(current.Taints, node)
-	left := c.states.finish(node.UID, c.Local.Now())
+	nonEvicting, evicting, left := c.states.owed(node, current.Taints.Missing(node.Labels, node.Spec.Taints), c.Local.Now())
 	if len(nonEvicting)+len(evicting) == 0 || node.DeletionTimestamp != nil {
 		c.states.clearWaiting(node.UID)
 		return left, nil
@@ -170,37 +171,11 @@ func (c *RegisterController) reconcile(ctx context.Context, name string) (time.D
 		}
 	}
 	if len(evicting) == 0 {
-		c.states.clearHold(node.UID)
+		c.states.clearWaiting(node.UID)
 		return left, nil
 	}
 	again, err := c.addEvicting(ctx, current.Taints, node, evicting)
 	return cmp.Or(again, left), err
-}
-
-// missing returns the registered taints that a node is to get, without and with effect
-// NoExecute.
-func (c *RegisterController) missing(set *taint.Set, node *corev1.Node) (nonEvicting, evicting []taint.Registered) {
-	// Checked once: a node that becomes a newcomer during this loop is queued again, and
-	// would otherwise get only the last of its taints now.
-	newcomer := c.states.observe(node.UID, node.Spec.Taints)
-	for _, r := range set.Missing(node.Labels, node.Spec.Taints) {
-		if !r.Reconcile {
-			if !newcomer {
-				continue
-			}
-			// The policy must be at least as old as the node, in whole seconds.
-			if node.CreationTimestamp.Before(&r.Created) ||
-				!c.states.require(node.UID, taintID{r.Taint.Key, r.Taint.Effect}, c.Local.Now()) {
-				continue
-			}
-		}
-		if r.Taint.Effect == corev1.TaintEffectNoExecute {
-			evicting = append(evicting, r)
-		} else {
-			nonEvicting = append(nonEvicting, r)
-		}
-	}
-	return nonEvicting, evicting
 }
 
 // addEvicting adds taints that evict pods to a node, within the limits: otherwise a user
@@ -209,13 +184,13 @@ func (c *RegisterController) addEvicting(ctx context.Context, set *taint.Set, no
 	if wait := c.states.reserve(&c.states.evicting, node.UID, c.Local.Now()); wait > 0 {
 		return wait, nil
 	}
-	verdict, err := c.options.Check(ctx, set, preview.NodeWrite{
-		Node: node, Given: nodeTaints(missing, c.Clock.Now()), User: authenticationv1.UserInfo{Username: c.options.Self},
+	verdict, err := c.Check(ctx, set, preview.NodeWrite{
+		Node: node, Given: nodeTaints(missing, c.Clock.Now()), User: authenticationv1.UserInfo{Username: c.Self},
 	})
+	var why string
 	switch {
 	case errors.Is(err, preview.ErrUnfollowed):
-		c.hold(ctx, node, missing, "how many pods that evicts cannot be known, as "+err.Error())
-		return holdPause, nil
+		why = "how many pods that evicts cannot be known, as " + err.Error()
 	case err != nil:
 		return 0, fmt.Errorf("hold taints of node %s against limits: %w", node.Name, err)
 	case verdict.Exceeded():
@@ -226,54 +201,69 @@ func (c *RegisterController) addEvicting(ctx context.Context, set *taint.Set, no
 				denials = append(denials, verdict.Findings[i].String())
 			}
 		}
-		c.hold(ctx, node, missing, strings.Join(denials, "; "))
-		return holdPause, nil
+		why = strings.Join(denials, "; ")
+	default:
+		_, err = c.addTaints(ctx, node, missing)
+		verdict.Settle(err == nil)
+		if err == nil {
+			c.states.clearWaiting(node.UID)
+		}
+		return 0, err
 	}
-	_, err = c.addTaints(ctx, node, missing)
-	verdict.Settle(err == nil)
-	if err == nil {
-		c.states.clearHold(node.UID)
+	if c.states.hold(node.UID, c.Local.Now()) {
+		policies, taints := describe(missing)
+		c.Recorder.Eventf(referenceTo(node), corev1.EventTypeWarning, "TaintHeld", "%s registers %s, which is held back: %s", policies, taints, why)
+		logr.FromContextOrDiscard(ctx).Info("held registered taints back, for the pods that they would evict",
+			"node", node.Name, "taints", taints, "policies", policies, "reason", why)
 	}
-	return 0, err
+	return holdPause, nil
 }
 
-// hold reports that the taints of a node are held back, and why.
-func (c *RegisterController) hold(ctx context.Context, node *corev1.Node, missing []taint.Registered, why string) {
-	if !c.states.hold(node.UID, c.Local.Now()) {
-		return
-	}
-	policies, taints := describe(missing)
-	c.Recorder.Eventf(referenceTo(node), corev1.EventTypeWarning, "TaintHeld", "%s registers %s, which is held back: %s", policies, taints, why)
-	logr.FromContextOrDiscard(ctx).Info("held registered taints back, for the pods that they would evict",
-		"node", node.Name, "taints", taints, "policies", policies, "reason", why)
-}
-
-// addTaints adds taints to a node and reports them. It returns the patched node, nil if the
-// node does not exist. The patch tests that a missing list is still absent, or it would
-// replace a list that was created concurrently.
+// addTaints adds taints to a node, and reports them in an event, the log and the metrics; for
+// taints that were missing since creation, with the number of pods that do not tolerate
+// them. It returns the patched node, nil if the node does not exist. The patch tests that a
+// missing list is still absent, or it would replace a list that was created concurrently.
 func (c *RegisterController) addTaints(ctx context.Context, node *corev1.Node, missing []taint.Registered) (*corev1.Node, error) {
 	const list = "/spec/taints"
-	operations := []jsonpatch.Operation{jsonpatch.NewOperation("test", "/metadata/uid", node.UID)}
+	var patch jsonPatch
 	if len(node.Spec.Taints) == 0 {
 		// A nil slice is null; a nil value would be left out.
-		operations = append(operations, jsonpatch.NewOperation("test", list, []corev1.Taint(nil)), jsonpatch.NewOperation("add", list, []corev1.Taint{}))
+		patch.add("test", list, []corev1.Taint(nil))
+		patch.add("add", list, []corev1.Taint{})
 	}
 	for _, taint := range nodeTaints(missing, c.Clock.Now()) {
-		operations = append(operations, jsonpatch.NewOperation("add", list+"/-", taint))
+		patch.add("add", list+"/-", taint)
 	}
-	patched, err := patchNode(ctx, c.options.Nodes, "taint", node.Name, operations)
+	patched, err := patchNode(ctx, c.Nodes, "taint", node, patch)
 	if err != nil || patched == nil {
 		return nil, err
 	}
-	c.states.observe(node.UID, patched.Spec.Taints)
+	c.states.observe(patched)
+	restored := false
 	for i := range missing {
-		why := whyRestored
-		if missing[i].Reconcile {
-			why = whyReconciled
+		why := whyReconciled
+		if !missing[i].Reconcile {
+			why, restored = whyRestored, true
 		}
-		c.options.Metrics.taints.WithLabelValues(why).Inc()
+		c.Metrics.taints.WithLabelValues(why).Inc()
 	}
-	c.report(ctx, node, missing)
+	log := logr.FromContextOrDiscard(ctx).WithValues("node", node.Name)
+	policies, taints := describe(missing)
+	if !restored {
+		c.Recorder.Eventf(referenceTo(node), corev1.EventTypeNormal, "TaintAdded", "%s keeps %s on this node: added", policies, taints)
+		log.Info("added registered taints", "taints", taints, "policies", policies)
+		return patched, nil
+	}
+	pods, err := c.intolerantPods(ctx, node.Name, missing)
+	count := strconv.Itoa(pods)
+	if err != nil {
+		log.Error(err, "cannot count the pods that came before the taint")
+		count = "could not be counted"
+	}
+	c.Metrics.intolerantPods.Add(float64(pods))
+	c.Recorder.Eventf(referenceTo(node), corev1.EventTypeWarning, "TaintRestored",
+		"This node was created without %s, which %s registers: added; pods that came before and do not tolerate it: %s", taints, policies, count)
+	log.Info("restored registered taints", "taints", taints, "policies", policies, "slipped", count)
 	return patched, nil
 }
 
@@ -299,34 +289,11 @@ func describe(registered []taint.Registered) (policies, taints string) {
 	return strings.Join(slices.Compact(names), ", "), strings.Join(list, ", ")
 }
 
-// report records the added taints in an event, the log and the metrics; for taints that
-// were missing since creation, with the number of pods that do not tolerate them.
-func (c *RegisterController) report(ctx context.Context, node *corev1.Node, added []taint.Registered) {
-	log := logr.FromContextOrDiscard(ctx).WithValues("node", node.Name)
-	policies, taints := describe(added)
-	if !slices.ContainsFunc(added, func(r taint.Registered) bool { return !r.Reconcile }) {
-		c.Recorder.Eventf(referenceTo(node), corev1.EventTypeNormal, "TaintAdded", "%s keeps %s on this node: added", policies, taints)
-		log.Info("added registered taints", "taints", taints, "policies", policies)
-		return
-	}
-	count := "could not be counted"
-	pods, err := c.intolerantPods(ctx, node.Name, added)
-	if err != nil {
-		log.Error(err, "cannot count the pods that came before the taint")
-	} else {
-		count = strconv.Itoa(pods)
-	}
-	c.options.Metrics.intolerantPods.Add(float64(pods))
-	c.Recorder.Eventf(referenceTo(node), corev1.EventTypeWarning, "TaintRestored",
-		"This node was created without %s, which %s registers: added; pods that came before and do not tolerate it: %s", taints, policies, count)
-	log.Info("restored registered taints", "taints", taints, "policies", policies, "slipped", count)
-}
-
 // intolerantPods counts the running or pending pods on a node that do not tolerate one of
 // the taints. Numeric comparison operators count as tolerating it: whether the cluster
 // enables them is not known here.
 func (c *RegisterController) intolerantPods(ctx context.Context, node string, added []taint.Registered) (int, error) {
-	list, err := c.options.ListPods(ctx, metav1.ListOptions{
+	list, err := c.ListPods(ctx, metav1.ListOptions{
 		FieldSelector:   fields.OneTermEqualSelector("spec.nodeName", node).String(),
 		ResourceVersion: "0", // served from the watch cache, which indexes pods by node
 	})

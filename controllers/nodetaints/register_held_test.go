@@ -48,7 +48,7 @@ func TestTaintsThatEvictAreHeldBackBeyondALimit(t *testing.T) {
 					}
 					return evicted, held
 				}
-				metric := w.controller.options.Metrics.heldNodes
+				metric := w.controller.Metrics.heldNodes
 				w.lead(t, func() {
 					evicted, held := count()
 					require.Equal(t, []int{2, 3}, []int{evicted, held}, "what evicts nobody is not held back")
@@ -93,7 +93,7 @@ func TestWhatIsHeldBackIsForTheLeaderToSay(t *testing.T) {
 		w.enforce(emptying(true))
 		w.set(node("n", banana))
 		w.set(node("gone", banana))
-		metric := w.controller.options.Metrics.heldNodes
+		metric := w.controller.Metrics.heldNodes
 		w.lead(t, func() {
 			require.InDelta(t, 2, testutil.ToFloat64(metric), 0)
 			w.remove("gone")
@@ -167,8 +167,8 @@ func TestANodeThatLeavesWhileItIsHeldBackIsForgotten(t *testing.T) {
 		w.enforce(emptying(true))
 		<-w.changed // The event of the node queues it.
 		w.set(node("gone", banana))
-		metric := w.controller.options.Metrics.heldNodes
-		w.controller.options.Check = func(ctx context.Context, set *taint.Set, write preview.NodeWrite) (preview.Verdict, error) {
+		metric := w.controller.Metrics.heldNodes
+		w.controller.Check = func(ctx context.Context, set *taint.Set, write preview.NodeWrite) (preview.Verdict, error) {
 			w.remove("gone")
 			return w.check(ctx, set, write)
 		}

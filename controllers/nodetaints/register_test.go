@@ -28,7 +28,7 @@ func inBubble(t *testing.T, test func(t *testing.T, w *registerWorld)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &registerWorld{world: newWorld()}
 		w.controller = NewRegister(w.base(), RegisterOptions{
-			Nodes: nodeAPI{w.world}, ListPods: w.listPods, Since: func() time.Time { return w.since },
+			Nodes: nodeAPI{world: w.world}, ListPods: w.listPods, Since: func() time.Time { return w.since },
 			Check: w.check, Self: "tollgate", Metrics: NewRegisterMetrics(prometheus.NewPedanticRegistry()),
 		})
 		test(t, w)
@@ -102,7 +102,7 @@ func TestReconcileKeepsTaintsOnNodesThatMatch(t *testing.T) {
 			w.set(node("old", banana))
 			rest(time.Second)
 			require.Equal(t, dedicated, w.taints("old"), "it is put back")
-			require.InDelta(t, 4, testutil.ToFloat64(w.controller.options.Metrics.taints.WithLabelValues(whyReconciled)), 0)
+			require.InDelta(t, 4, testutil.ToFloat64(w.controller.Metrics.taints.WithLabelValues(whyReconciled)), 0)
 			require.Contains(t, w.reported()[0], `Normal TaintAdded: TaintPolicy/banana keeps dedicated=banana:NoSchedule on this node`)
 		})
 	})
@@ -143,12 +143,12 @@ func TestANodeThatWasCreatedBareIsTainted(t *testing.T) {
 			require.Len(t, w.reported(), 1)
 			require.Contains(t, w.reported()[0], "away Warning TaintRestored")
 			require.Contains(t, w.reported()[0], "do not tolerate it: 1")
-			require.InDelta(t, 1, testutil.ToFloat64(w.controller.options.Metrics.intolerantPods), 0)
+			require.InDelta(t, 1, testutil.ToFloat64(w.controller.Metrics.intolerantPods), 0)
 
 			w.set(node("now", banana))
 			rest(time.Second)
 			require.Equal(t, dedicated, w.taints("now"), "it was created while the webhook was not asked")
-			require.InDelta(t, 2, testutil.ToFloat64(w.controller.options.Metrics.taints.WithLabelValues(whyRestored)), 0)
+			require.InDelta(t, 2, testutil.ToFloat64(w.controller.Metrics.taints.WithLabelValues(whyRestored)), 0)
 		})
 	})
 }

@@ -25,7 +25,7 @@ type ttlWorld struct {
 	*world
 
 	controller *TTLController
-	metrics    *TTLMetrics
+	metrics    *prometheus.CounterVec
 }
 
 // taints returns the keys of the taints of a node.
@@ -45,7 +45,7 @@ func runTTL(t *testing.T, test func(t *testing.T, w *ttlWorld)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &ttlWorld{world: newWorld(), metrics: NewTTLMetrics(prometheus.NewPedanticRegistry())}
 		w.controller = NewTTL(w.base(), TTLOptions{
-			Nodes: nodeAPI{w.world}, Patches: patchAPI{w.world}, Rules: w, Deleter: w, Metrics: w.metrics,
+			Nodes: nodeAPI{world: w.world}, Patches: patchAPI{world: w.world}, Rules: w.rules, Deleter: w, Metrics: w.metrics,
 		})
 		lead(t, w.controller.Start, func() { test(t, w) })
 	})
@@ -89,7 +89,7 @@ func TestATaintOfANodeIsRemovedWhenItsTimeIsOver(t *testing.T) {
 		rest(time.Hour)
 		require.Equal(t, []string{"first", "last"}, w.taints("n"))
 		require.Equal(t, "Node/n Normal TaintExpired: Removed, because the taint maintenance:NoSchedule is older than the ttl 24h0m0s of TaintPolicy/day", w.reported()[0])
-		require.InDelta(t, 2, testutil.ToFloat64(w.metrics.expired.WithLabelValues(sourceNode)), 0)
+		require.InDelta(t, 2, testutil.ToFloat64(w.metrics.WithLabelValues(sourceNode)), 0)
 	})
 }
 
@@ -142,13 +142,13 @@ func TestAPolicyThatComesLaterCounts(t *testing.T) {
 	runTTL(t, func(t *testing.T, w *ttlWorld) {
 		t.Helper()
 		w.set(ttlNode("n", ttlTaint("maintenance", corev1.TaintEffectNoSchedule, time.Hour)))
-		w.rules["r"] = rule("r", "maintenance", time.Hour)
+		w.rules.SetRule(rule("r", "maintenance", time.Hour), time.Now())
 		rest(time.Hour)
 		require.Len(t, w.taints("n"), 1)
 		w.enforce(limited("a", "maintenance", time.Minute))
 		rest(time.Second)
 		require.Empty(t, w.taints("n"))
-		require.Empty(t, w.Rules())
+		require.Empty(t, w.rules.Rules())
 	})
 }
 
@@ -164,14 +164,15 @@ func TestARuleIsDeletedWhenItsTimeIsOver(t *testing.T) {
 		t.Helper()
 		w.enforce(limited("hour", "degraded", time.Hour))
 		w.mu.Lock()
-		w.rules["r"], w.rules["other"] = rule("r", "degraded", 30*time.Minute), rule("other", "other", 24*time.Hour)
+		w.rules.SetRule(rule("r", "degraded", 30*time.Minute), time.Now())
+		w.rules.SetRule(rule("other", "other", 24*time.Hour), time.Now())
 		w.mu.Unlock()
 		w.controller.RuleChanged("r")
 		w.controller.RuleChanged("other")
 		rest(29 * time.Minute)
-		require.Len(t, w.Rules(), 2)
+		require.Len(t, w.rules.Rules(), 2)
 		rest(2 * time.Minute)
-		require.Equal(t, []string{"other"}, w.Rules())
+		require.Equal(t, []string{"other"}, w.rules.Rules())
 		require.Equal(t, "DeviceTaintRule/r Normal TaintExpired: Removed, because the taint degraded:NoExecute is older than the ttl 1h0m0s of TaintPolicy/hour", w.reported()[0])
 		w.controller.RuleChanged("r") // as it is told when it is gone
 		rest(time.Hour)
@@ -184,16 +185,17 @@ func TestATwinStaysWhileWhatItIsForDoes(t *testing.T) {
 		t.Helper()
 		w.enforce(limited("hour", "degraded", time.Hour))
 		w.mu.Lock()
-		w.rules["r-noschedule"], w.paired = rule("r-noschedule", "degraded", 2*time.Hour), map[string]bool{"r-noschedule": true}
+		w.rules.SetRule(rule("r-noschedule", "degraded", 2*time.Hour), time.Now())
+		w.paired = map[string]bool{"r-noschedule": true}
 		w.mu.Unlock()
 		w.controller.RuleChanged("r-noschedule")
 		rest(30 * time.Minute)
-		require.Len(t, w.Rules(), 1)
+		require.Len(t, w.rules.Rules(), 1)
 		w.mu.Lock()
 		w.paired = nil
 		w.mu.Unlock()
 		rest(time.Hour)
-		require.Empty(t, w.Rules())
+		require.Empty(t, w.rules.Rules())
 	})
 }
 
@@ -205,11 +207,11 @@ func TestRulesOfPatchesStay(t *testing.T) {
 		written := rule("gpu-broken-1", "degraded", 2*time.Hour)
 		written.Patch = tracker.PatchRef{Name: "gpu-broken", UID: "uid"}
 		w.mu.Lock()
-		w.rules["gpu-broken-1"] = written
+		w.rules.SetRule(written, time.Now())
 		w.mu.Unlock()
 		w.controller.RuleChanged("gpu-broken-1")
 		rest(3 * time.Hour)
-		require.Len(t, w.Rules(), 1)
+		require.Len(t, w.rules.Rules(), 1)
 	})
 }
 
@@ -225,7 +227,7 @@ func TestWhatWasChangedMeanwhileStays(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			w := newWorld()
-			c := NewTTL(w.base(), TTLOptions{Nodes: nodeAPI{w}, Metrics: NewTTLMetrics(prometheus.NewPedanticRegistry())})
+			c := NewTTL(w.base(), TTLOptions{Nodes: nodeAPI{world: w}, Metrics: NewTTLMetrics(prometheus.NewPedanticRegistry())})
 			w.current = w.current.WithTaints([]v1alpha1.TaintPolicy{limited("day", "maintenance", 24*time.Hour)})
 			w.set(ttlNode("n", maintenance(48*time.Hour)))
 			w.interleave = func() { w.locked(func() { w.nodes["n"] = meanwhile }) }
@@ -244,7 +246,7 @@ func TestWhatFailsIsTriedAgain(t *testing.T) {
 		w.enforce(limited("a", "maintenance", time.Minute))
 		w.set(ttlNode("n", ttlTaint("maintenance", corev1.TaintEffectNoSchedule, time.Hour)))
 		w.mu.Lock()
-		w.rules["r"] = rule("r", "maintenance", time.Hour)
+		w.rules.SetRule(rule("r", "maintenance", time.Hour), time.Now())
 		w.mu.Unlock()
 		w.controller.RuleChanged("r")
 		rest(time.Minute)
@@ -254,7 +256,7 @@ func TestWhatFailsIsTriedAgain(t *testing.T) {
 		w.mu.Unlock()
 		rest(time.Minute)
 		require.Empty(t, w.taints("n"))
-		require.Empty(t, w.Rules())
+		require.Empty(t, w.rules.Rules())
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -48,7 +49,7 @@ type world struct {
 	nodes, cached map[string]*corev1.Node
 	staleCache    bool
 	patches       map[string]*v1alpha1.ResourceSlicePatch
-	rules         map[string]tracker.Rule
+	rules         *tracker.Tracker
 	// paired are the names of the paired rules.
 	paired   map[string]bool
 	policies []v1alpha1.TaintPolicy
@@ -78,7 +79,7 @@ type world struct {
 func newWorld() *world {
 	return &world{
 		nodes: map[string]*corev1.Node{}, cached: map[string]*corev1.Node{}, patches: map[string]*v1alpha1.ResourceSlicePatch{},
-		rules: map[string]tracker.Rule{}, handlers: map[string][]toolscache.ResourceEventHandler{},
+		rules: tracker.New(), handlers: map[string][]toolscache.ResourceEventHandler{},
 		changed: make(chan struct{}, 1), leads: true, since: time.Now(),
 	}
 }
@@ -258,31 +259,35 @@ func apply[T any](object *T, data []byte) (*T, error) {
 }
 
 // nodeAPI is the nodes of the API server.
-type nodeAPI struct{ *world }
+type nodeAPI struct {
+	typedcorev1.NodeInterface
+
+	world *world
+}
 
 func (a nodeAPI) Get(_ context.Context, name string, _ metav1.GetOptions) (*corev1.Node, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.calls = append(a.calls, "get "+name)
-	if node, ok := a.nodes[name]; ok || a.err != nil {
-		return node, a.err
+	a.world.mu.Lock()
+	defer a.world.mu.Unlock()
+	a.world.calls = append(a.world.calls, "get "+name)
+	if node, ok := a.world.nodes[name]; ok || a.world.err != nil {
+		return node, a.world.err
 	}
 	return nil, notFound(name)
 }
 
 func (a nodeAPI) Patch(_ context.Context, name string, kind types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*corev1.Node, error) {
-	a.mu.Lock()
-	interleave := a.interleave
-	a.interleave = nil
-	a.mu.Unlock()
+	a.world.mu.Lock()
+	interleave := a.world.interleave
+	a.world.interleave = nil
+	a.world.mu.Unlock()
 	if interleave != nil {
 		interleave()
 	}
-	a.mu.Lock()
-	a.calls = append(a.calls, "patch "+name)
-	node, ok := a.nodes[name]
-	err := errors.Join(a.err, a.patchErr)
-	a.mu.Unlock()
+	a.world.mu.Lock()
+	a.world.calls = append(a.world.calls, "patch "+name)
+	node, ok := a.world.nodes[name]
+	err := errors.Join(a.world.err, a.world.patchErr)
+	a.world.mu.Unlock()
 	switch {
 	case err != nil:
 		return nil, err
@@ -295,53 +300,44 @@ func (a nodeAPI) Patch(_ context.Context, name string, kind types.PatchType, dat
 	if err != nil {
 		return nil, err
 	}
-	a.set(patched)
+	a.world.set(patched)
 	return patched, nil
 }
 
 // patchAPI is the ResourceSlicePatches of the API server.
-type patchAPI struct{ *world }
+type patchAPI struct {
+	dynamic.ResourceInterface
+
+	world *world
+}
 
 func (a patchAPI) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*unstructured.Unstructured, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.err != nil {
-		return nil, a.err
+	a.world.mu.Lock()
+	defer a.world.mu.Unlock()
+	if a.world.err != nil {
+		return nil, a.world.err
 	}
-	patched, err := apply(a.patches[name], data)
+	patched, err := apply(a.world.patches[name], data)
 	if err != nil {
 		return nil, err
 	}
 	patched.ResourceVersion += "0"
-	a.store(patched)
+	a.world.store(patched)
 	return nil, nil
 }
 
 func (a patchAPI) Delete(_ context.Context, name string, options metav1.DeleteOptions, _ ...string) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	stored := a.patches[name]
-	if a.err != nil {
-		return a.err
+	a.world.mu.Lock()
+	defer a.world.mu.Unlock()
+	stored := a.world.patches[name]
+	if a.world.err != nil {
+		return a.world.err
 	}
 	if *options.Preconditions.UID != stored.UID || *options.Preconditions.ResourceVersion != stored.ResourceVersion {
 		return apierrors.NewConflict(schema.GroupResource{}, name, errors.New("changed"))
 	}
-	delete(a.patches, name)
+	delete(a.world.patches, name)
 	return nil
-}
-
-func (w *world) Rules() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Collect(maps.Keys(w.rules))
-}
-
-func (w *world) Rule(name string) (tracker.Rule, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	rule, ok := w.rules[name]
-	return rule, ok
 }
 
 func (w *world) Paired(_ context.Context, _ *policyset.Set, rule *tracker.Rule) (bool, error) {
@@ -356,10 +352,10 @@ func (w *world) DeleteRule(_ context.Context, rule *tracker.Rule) error {
 	if w.err != nil {
 		return w.err
 	}
-	if w.rules[rule.Name].UID != rule.UID || w.rules[rule.Name].ResourceVersion != rule.ResourceVersion {
+	if stored, _ := w.rules.Rule(rule.Name); stored.UID != rule.UID || stored.ResourceVersion != rule.ResourceVersion {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "devicetaintrules"}, rule.Name, errors.New("changed"))
 	}
-	delete(w.rules, rule.Name)
+	w.rules.DeleteRule(rule.Name, rule.UID)
 	return nil
 }
 

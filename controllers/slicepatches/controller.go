@@ -1,10 +1,9 @@
 package slicepatches
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -47,31 +46,11 @@ const (
 	restMax = 2 * time.Second
 )
 
-// Metrics counts the writes of rules.
-type Metrics struct {
-	writes *prometheus.CounterVec
-}
-
-// NewMetrics registers the metrics with reg.
-func NewMetrics(reg prometheus.Registerer) *Metrics {
-	return &Metrics{writes: controller.NewCounter(reg, "tollgate_patch_rule_writes_total",
+// NewMetrics registers the counter of the writes of rules with reg.
+func NewMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
+	return controller.NewCounter(reg, "tollgate_patch_rule_writes_total",
 		"Writes of DeviceTaintRules for the taints of ResourceSlicePatches, by operation.",
-		"operation", controllers.OperationCreate, controllers.OperationUpdate, controllers.OperationDelete)}
-}
-
-// view reports the devices of patches; sliceview.View implements it.
-type view interface {
-	Holds(patch *v1alpha1.ResourceSlicePatch) bool
-	Report(patch string, naming int) (sliceview.Report, bool)
-	AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error)
-	RemoveEventHandler(registration toolscache.ResourceEventHandlerRegistration) error
-}
-
-// ruleIndex reads rules; tracker.Tracker implements it.
-type ruleIndex interface {
-	Rule(name string) (tracker.Rule, bool)
-	PatchRules(patch string) []string
-	Patches() []tracker.PatchRef
+		"operation", controllers.OperationCreate, controllers.OperationUpdate, controllers.OperationDelete)
 }
 
 // RuleOptions configures the writes of rules.
@@ -79,7 +58,7 @@ type RuleOptions struct {
 	// Index reads rules, and Synced reports whether it has all: the controller would treat
 	// a missing one as deleted. The component that updates it must call RuleChanged. It is
 	// nil where rules are not watched; then none are written.
-	Index  ruleIndex
+	Index  *tracker.Tracker
 	Synced func() bool
 	// Client writes rules.
 	Client controllers.Rules
@@ -90,7 +69,7 @@ type RuleOptions struct {
 // Options configures a Controller. Fields are required unless they say otherwise.
 type Options struct {
 	// View reports the devices of patches, and ViewSynced whether it has all slices.
-	View       view
+	View       *sliceview.View
 	ViewSynced func() bool
 	// Live reads patches and Leases from the API server.
 	Live  client.Reader
@@ -99,14 +78,14 @@ type Options struct {
 	AttributesGate string
 	// Shared is true if Kubernetes' own evictor runs too.
 	Shared  bool
-	Metrics *Metrics
+	Metrics *prometheus.CounterVec
 }
 
 // Controller writes the status of patches and the rules for their taints.
 type Controller struct {
 	*controller.Controller[string]
+	Options
 
-	options Options
 	// restUntil is the time until which no report is made. Only the single worker uses it
 	// and the contents of states.
 	restUntil time.Time
@@ -126,15 +105,22 @@ type Controller struct {
 type patchState struct {
 	// selector selects the devices of the patch by driver, pool and device name alone.
 	selector device.Selector
-	// reasons identifies the last warning event.
-	reasons string
+	// warned identifies the last warning event.
+	warned warning
 	// statusWrite is the time of the last status write.
 	statusWrite time.Time
 	// written is the version of the patch for which the tracker last had all rules, and
 	// counted that of the last report.
 	written, counted version
-	// failed are the rules that cannot be written, by name.
+	// failed are the rules of the counted version that cannot be written, by name.
 	failed map[string]failedRule
+}
+
+// warning identifies a warning event; it is zero for a patch that is in force.
+type warning struct {
+	version
+
+	reason string
 }
 
 // version identifies a generation of a patch.
@@ -150,7 +136,7 @@ func versionOf(patch *v1alpha1.ResourceSlicePatch) version {
 // New returns a controller; Start starts it. The cache of base holds patches and
 // DeviceClasses.
 func New(base controller.Base, options Options) *Controller {
-	c := &Controller{options: options, states: map[string]*patchState{}, patchByRule: map[string]string{}, scheduler: true}
+	c := &Controller{Options: options, states: map[string]*patchState{}, patchByRule: map[string]string{}, scheduler: true}
 	c.Controller = controller.New(base, controller.Options[string]{
 		Name: "tollgate-patches", Started: c.started, Reconcile: c.reconcile,
 		Watches: map[client.Object]toolscache.ResourceEventHandler{
@@ -165,15 +151,14 @@ func New(base controller.Base, options Options) *Controller {
 // Start runs the controller until ctx is done. It returns an error if the view accepts no
 // handler.
 func (c *Controller) Start(ctx context.Context) error {
-	registration, err := c.options.View.AddEventHandler(controller.OnEvent(func(object client.Object) {
-		if slice, ok := object.(*resourcev1.ResourceSlice); ok {
-			c.addMatching(func(s device.Selector) bool { return s.MatchesPool(slice.Spec.Driver, slice.Spec.Pool.Name) })
-		}
+	registration, err := c.View.AddEventHandler(controller.OnEvent(func(object client.Object) {
+		spec := &object.(*resourcev1.ResourceSlice).Spec
+		c.addMatching(func(s device.Selector) bool { return s.MatchesPool(spec.Driver, spec.Pool.Name) })
 	}))
 	if err != nil {
 		return fmt.Errorf("follow what patches do to devices: %w", err)
 	}
-	defer func() { _ = c.options.View.RemoveEventHandler(registration) }()
+	defer func() { _ = c.View.RemoveEventHandler(registration) }()
 	return c.Controller.Start(ctx)
 }
 
@@ -183,10 +168,10 @@ func (c *Controller) started() {
 	c.mu.Lock()
 	clear(c.states)
 	c.mu.Unlock()
-	if c.options.Rules.Index == nil {
+	if c.Rules.Index == nil {
 		return
 	}
-	for _, patch := range c.options.Rules.Index.Patches() {
+	for _, patch := range c.Rules.Index.Patches() {
 		c.Add(patch.Name)
 	}
 }
@@ -205,7 +190,7 @@ func (c *Controller) addMatching(matches func(device.Selector) bool) {
 // RuleChanged queues the patches of a rule that was created, changed or deleted. It does
 // not block.
 func (c *Controller) RuleChanged(name string) {
-	rule, _ := c.options.Rules.Index.Rule(name)
+	rule, _ := c.Rules.Index.Rule(name)
 	c.mu.Lock()
 	before := c.patchByRule[name]
 	if rule.Patch.Name == "" {
@@ -236,12 +221,11 @@ func (c *Controller) read(ctx context.Context, name string) (*v1alpha1.ResourceS
 	err := c.Cache.Get(ctx, types.NamespacedName{Name: name}, patch)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if apierrors.IsNotFound(err) {
-		delete(c.states, name)
-		return nil, nil, nil
-	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("read ResourceSlicePatch %s: %w", name, err)
+		if apierrors.IsNotFound(err) {
+			delete(c.states, name)
+		}
+		return nil, nil, client.IgnoreNotFound(fmt.Errorf("read ResourceSlicePatch %s: %w", name, err))
 	}
 	m := c.states[name]
 	if m == nil {
@@ -255,17 +239,15 @@ func (c *Controller) read(ctx context.Context, name string) (*v1alpha1.ResourceS
 
 // reconcile reconciles one patch.
 func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
-	if !c.options.ViewSynced() || c.options.Rules.Index != nil && !c.options.Rules.Synced() {
+	if !c.ViewSynced() || c.Rules.Index != nil && !c.Rules.Synced() {
 		return syncPause, nil
 	}
 	patch, m, err := c.read(ctx, name)
 	if err == nil && patch != nil && m.counted == versionOf(patch) {
 		// A new version of a patch does not wait for the reports of others.
-		if wait := c.restUntil.Sub(c.Local.Now()); wait > 0 {
-			select {
-			case <-ctx.Done():
-			case <-c.Local.After(wait):
-			}
+		select {
+		case <-ctx.Done():
+		case <-c.Local.After(c.restUntil.Sub(c.Local.Now())):
 		}
 		patch, m, err = c.read(ctx, name)
 	}
@@ -275,11 +257,13 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	if patch == nil {
 		return c.removeRules(ctx, name)
 	}
-	report, ok := c.report(patch)
+	report, ok := c.report(patch) //nolint:contextcheck // What is asked here ends by its cost.
 	if !ok {
 		return viewPause, nil
 	}
-	m.counted = versionOf(patch)
+	if version := versionOf(patch); m.counted != version {
+		m.counted, m.failed = version, map[string]failedRule{}
+	}
 	return c.apply(ctx, patch, m, &report)
 }
 
@@ -299,7 +283,8 @@ func (c *Controller) apply(ctx context.Context, patch *v1alpha1.ResourceSlicePat
 			return 0, err
 		}
 	}
-	shortfalls := c.shortfalls(ctx, patch)
+	missing := reportShortfalls(report)
+	c.addShortfalls(ctx, patch, &missing)
 	w := &ruleWriter{Controller: c, patch: patch, m: m, left: writesAtOnce}
 	more, err := w.write(ctx, taints, report)
 	if err != nil {
@@ -310,19 +295,16 @@ func (c *Controller) apply(ctx context.Context, patch *v1alpha1.ResourceSlicePat
 		m.written = versionOf(patch)
 		c.mu.Unlock()
 	}
-	wanted := statusOf(patch, report, times, append(shortfalls, w.shortfalls...))
+	wanted := statusOf(patch, report, times, append(missing, w.shortfalls...), c.Clock.Now())
 	again, err := c.writeStatus(ctx, patch, m, &wanted)
-	if more > 0 {
-		again = more
-	}
-	return again, err
+	return cmp.Or(more, again), err
 }
 
 // report returns the devices that a patch selects; false if the view does not hold this
 // version of it before and after: devices of another version must not get the taints of
 // this one.
 func (c *Controller) report(patch *v1alpha1.ResourceSlicePatch) (sliceview.Report, bool) {
-	if !c.options.View.Holds(patch) {
+	if !c.View.Holds(patch) {
 		return sliceview.Report{}, false
 	}
 	naming := maxNamed
@@ -330,39 +312,35 @@ func (c *Controller) report(patch *v1alpha1.ResourceSlicePatch) (sliceview.Repor
 		naming = maxRules + 1
 	}
 	began := c.Local.Now()
-	report, ok := c.options.View.Report(patch.Name, naming)
+	report, ok := c.View.Report(patch.Name, naming)
 	ended := c.Local.Now()
 	c.restUntil = ended.Add(min(share*ended.Sub(began), restMax))
-	return report, ok && c.options.View.Holds(patch)
+	return report, ok && c.View.Holds(patch)
 }
 
-// shortfalls returns the reasons, apart from taints, why a patch is not in force as
-// written.
-func (c *Controller) shortfalls(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) []shortfall {
-	var shortfalls []shortfall
-	if filter := patch.Spec.Devices.Filter; filter != nil && filter.DeviceClassName != nil {
+// addShortfalls adds the reasons, apart from taints and from its report, why a patch is not
+// in force as written.
+func (c *Controller) addShortfalls(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, missing *shortfalls) {
+	devices := &patch.Spec.Devices
+	if filter := devices.Filter; filter != nil && filter.DeviceClassName != nil {
 		err := c.Cache.Get(ctx, types.NamespacedName{Name: *filter.DeviceClassName}, &resourcev1.DeviceClass{})
 		if apierrors.IsNotFound(err) {
-			shortfalls = append(shortfalls, shortfall{ReasonClassNotFound, fmt.Sprintf(
-				"there is no DeviceClass %s, so that no device is selected", *filter.DeviceClassName)})
+			missing.add(ReasonClassNotFound, "there is no DeviceClass %s, so that no device is selected", *filter.DeviceClassName)
 		}
 	}
-	attributed := len(patch.Spec.Devices.Attributes)+len(patch.Spec.Devices.Capacity) > 0
+	attributed := len(devices.Attributes)+len(devices.Capacity) > 0
 	switch {
-	case attributed && c.options.AttributesGate != "":
-		shortfalls = append(shortfalls, shortfall{ReasonDisabled, "attributes and capacity change nothing: the feature gate " + c.options.AttributesGate + " is off"})
+	case attributed && c.AttributesGate != "":
+		missing.add(ReasonDisabled, "attributes and capacity change nothing: the feature gate %s is off", c.AttributesGate)
 	case attributed && !c.schedulerRuns(ctx):
-		shortfalls = append(shortfalls, shortfall{ReasonNoScheduler, fmt.Sprintf(
+		missing.add(ReasonNoScheduler,
 			"attributes and capacity change nothing, because no scheduler that applies patches runs: nobody renews the Lease %s/%s; docs/scheduler.md says how to run one",
-			slicepatch.PresenceNamespace, slicepatch.Name)})
+			slicepatch.PresenceNamespace, slicepatch.Name)
 	}
 	if patch.Spec.Publish {
-		shortfalls = append(shortfalls, shortfall{
-			ReasonNotPublished,
-			"spec.publish does nothing: nothing is written into ResourceSlices, because drivers take what is for their own; schedulers that apply patches see attributes and capacity",
-		})
+		missing.add(ReasonNotPublished,
+			"spec.publish does nothing: nothing is written into ResourceSlices, because drivers take what is for their own; schedulers that apply patches see attributes and capacity")
 	}
-	return shortfalls
 }
 
 // schedulerRuns reports whether a scheduler runs that applies patches. If the Lease cannot
@@ -373,33 +351,29 @@ func (c *Controller) schedulerRuns(ctx context.Context) bool {
 		return c.scheduler
 	}
 	c.nextLeaseRead = now.Add(presencePause)
-	lease := &coordinationv1.Lease{}
-	err := c.options.Live.Get(ctx, types.NamespacedName{Namespace: slicepatch.PresenceNamespace, Name: slicepatch.Name}, lease)
+	var lease coordinationv1.Lease // It stays empty if there is none.
+	err := c.Live.Get(ctx, types.NamespacedName{Namespace: slicepatch.PresenceNamespace, Name: slicepatch.Name}, &lease)
 	if client.IgnoreNotFound(err) != nil {
 		logr.FromContextOrDiscard(ctx).V(1).Info("cannot see whether a scheduler applies patches", "reason", err.Error())
 		return c.scheduler
 	}
-	if err != nil {
-		lease = nil
-	}
-	_, c.scheduler = slicepatch.SchedulerOf(lease, c.Clock.Now())
+	_, c.scheduler = slicepatch.SchedulerOf(&lease, c.Clock.Now())
 	return c.scheduler
 }
 
 // writeStatus writes the status of a patch if it differs. It writes an event if the patch
 // is not in force as written, once for each reason.
 func (c *Controller) writeStatus(ctx context.Context, patch *v1alpha1.ResourceSlicePatch, m *patchState, wanted *v1alpha1.ResourceSlicePatchStatus) (time.Duration, error) {
-	setTransitionTime(&wanted.Conditions[0], patch.Status.Conditions, c.Clock.Now())
-	ready, reasons := &wanted.Conditions[0], ""
+	ready, warned := &wanted.Conditions[0], warning{}
 	if ready.Status == metav1.ConditionFalse {
-		reasons = strings.Join([]string{string(patch.UID), strconv.FormatInt(patch.Generation, 10), ready.Reason}, " ")
+		warned = warning{versionOf(patch), ready.Reason}
 	}
-	if reasons != m.reasons && reasons != "" {
+	if warned != m.warned && warned.reason != "" {
 		reference := &corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: kindPatch, Name: patch.Name, UID: patch.UID}
 		c.Recorder.Eventf(reference, corev1.EventTypeWarning, ready.Reason, "%s", ready.Message)
 		logr.FromContextOrDiscard(ctx).Info("a ResourceSlicePatch is not in force as written", "patch", patch.Name, "reason", ready.Reason, "message", ready.Message)
 	}
-	m.reasons = reasons
+	m.warned = warned
 
 	stored := withOwnReady(&patch.Status)
 	if equality.Semantic.DeepEqual(stored, wanted) {

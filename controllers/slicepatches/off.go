@@ -109,11 +109,8 @@ func (r *Remover) remove(ctx context.Context, written Written) error {
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &rule); err != nil || !written.Ours(&rule) {
 				return nil //nolint:nilerr // Tollgate wrote no rule that it cannot decode.
 			}
-			switch err := rules.Delete(ctx, &rule); {
-			case apierrors.IsNotFound(err):
-				return nil
-			case err != nil:
-				return fmt.Errorf("delete DeviceTaintRule %s: %w", rule.Name, err)
+			if err := rules.Delete(ctx, &rule); err != nil {
+				return client.IgnoreNotFound(fmt.Errorf("delete DeviceTaintRule %s: %w", rule.Name, err))
 			}
 			logr.FromContextOrDiscard(ctx).Info("removed a rule that was written for a feature that is off", "rule", rule.Name, "label", written.Label)
 			return nil
@@ -132,16 +129,15 @@ func (r *Remover) disable(ctx context.Context) error {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &patch); err != nil {
 			return fmt.Errorf("decode ResourceSlicePatch %s: %w", object.GetName(), err)
 		}
-		wanted := metav1.Condition{
+		conditions := withOwnReady(&patch.Status).Conditions
+		if !meta.SetStatusCondition(&conditions, metav1.Condition{
 			Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: ReasonDisabled, ObservedGeneration: patch.Generation,
-			Message: "The feature gate " + r.Gate + " is off: the patch has no effect.",
-		}
-		setTransitionTime(&wanted, patch.Status.Conditions, r.Clock.Now())
-		if stored := meta.FindStatusCondition(patch.Status.Conditions, wanted.Type); stored != nil && *stored == wanted {
+			Message: "The feature gate " + r.Gate + " is off: the patch has no effect.", LastTransitionTime: metav1.NewTime(r.Clock.Now()),
+		}) {
 			return nil
 		}
 		// The status has no times: a taint counts from when the gate is on again.
-		status := &v1alpha1.ResourceSlicePatchStatus{ObservedGeneration: patch.Generation, Conditions: []metav1.Condition{wanted}}
+		status := &v1alpha1.ResourceSlicePatchStatus{ObservedGeneration: patch.Generation, Conditions: conditions}
 		return client.IgnoreNotFound(applyStatus(ctx, &r.Base, &patch, "", status))
 	})
 	if isNotServed(err) {

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -100,16 +100,8 @@ func rulesOf(patch *v1alpha1.ResourceSlicePatch, taints []resourcev1.DeviceTaint
 // ruleName returns the name of a rule. It does not depend on the value and the time of the
 // taint: the rule is updated when they change.
 func ruleName(patch string, s *resourcev1.DeviceTaintSelector, kind [2]string, index int) string {
-	parts := make([]string, 0, 7)
-	parts = append(parts, patch)
-	for _, name := range []*string{s.Driver, s.Pool, s.Device} {
-		part := "*" // No driver, pool or device can have that name.
-		if name != nil {
-			part = *name
-		}
-		parts = append(parts, part)
-	}
-	parts = append(parts, kind[0], kind[1], strconv.Itoa(index))
+	// No driver, pool or device can have the name "*".
+	parts := []string{patch, ptr.Deref(s.Driver, "*"), ptr.Deref(s.Pool, "*"), ptr.Deref(s.Device, "*"), kind[0], kind[1], strconv.Itoa(index)}
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	// A truncated name must not end with '.' or '-' before the hash.
 	return strings.TrimRight(patch[:min(maxNamePrefix, len(patch))], ".-") + "-" + hex.EncodeToString(sum[:hashBytes])
@@ -152,7 +144,7 @@ type ruleWriter struct {
 	// left is the number of rules for which requests may still be made.
 	left int
 	// shortfalls are the reasons why taints have no rules.
-	shortfalls []shortfall
+	shortfalls shortfalls
 	// confirmed is true after the API server returned the same version of the patch as the
 	// cache, and wrote after the first write of a rule.
 	confirmed, wrote bool
@@ -165,8 +157,7 @@ type ruleWriter struct {
 type failedRule struct {
 	shortfall
 
-	generation int64
-	until      time.Time
+	until time.Time
 }
 
 // write creates and updates the rules of the patch and deletes all others of it; without
@@ -175,21 +166,31 @@ type failedRule struct {
 // written before that, so that no taint is missing meanwhile.
 func (w *ruleWriter) write(ctx context.Context, taints []resourcev1.DeviceTaint, report *sliceview.Report) (time.Duration, error) {
 	const unreached = "taints reach schedulers that apply patches only, and evict no pod: "
-	if w.options.Rules.Index == nil {
+	index := w.Rules.Index
+	if index == nil {
 		if len(taints) > 0 {
-			w.shortfalls = []shortfall{{ReasonRulesNotServed, unreached + "the feature gate " + w.options.Rules.Gate + " is off"}}
+			w.shortfalls.add(ReasonRulesNotServed, unreached+"the feature gate %s is off", w.Rules.Gate)
 		}
 		return 0, nil
 	}
-	wanted := w.wanted(taints, report)
-	steps := []func(context.Context, []rule) error{w.removeOthers, w.ensureAll}
-	if len(wanted) > 0 && len(wanted) <= fewRules {
-		slices.Reverse(steps)
+	list := w.wanted(taints, report)
+	wanted := make(map[string]*rule, len(list))
+	// The tracked rule decides whether to read the stored one, and the stored rule decides
+	// what to write.
+	var missing []string
+	for i := range list {
+		rule := &list[i]
+		wanted[rule.name] = rule
+		if tracked, ok := index.Rule(rule.name); !ok || !rule.matches(&tracked) {
+			missing = append(missing, rule.name)
+		}
 	}
-	err := steps[0](ctx, wanted)
-	if err == nil {
-		err = steps[1](ctx, wanted)
+	unwanted := slices.DeleteFunc(index.PatchRules(w.patch.Name), func(name string) bool { return wanted[name] != nil })
+	names := slices.Concat(unwanted, missing)
+	if len(wanted) <= fewRules {
+		names = slices.Concat(missing, unwanted)
 	}
+	err := w.writeAll(ctx, names, wanted)
 	switch {
 	case errors.Is(err, errStale):
 		return viewPause, nil
@@ -198,7 +199,7 @@ func (w *ruleWriter) write(ctx context.Context, taints []resourcev1.DeviceTaint,
 	case errors.Is(err, errLimit):
 		return time.Millisecond, nil
 	case errors.Is(err, controllers.ErrNotServed):
-		w.shortfalls, w.behind = []shortfall{{ReasonRulesNotServed, unreached + controllers.ErrNotServed.Error()}}, false
+		w.shortfalls, w.behind = shortfalls{{ReasonRulesNotServed, unreached + controllers.ErrNotServed.Error()}}, false
 		return 0, nil
 	default:
 		return 0, err
@@ -210,58 +211,43 @@ func (w *ruleWriter) wanted(taints []resourcev1.DeviceTaint, report *sliceview.R
 	if len(taints) == 0 {
 		return nil
 	}
-	others, last := 0, w.patch.Name                         // counts the rules of other patches
-	for _, patch := range w.options.Rules.Index.Patches() { // sorted by name
+	others, last := 0, w.patch.Name                 // counts the rules of other patches
+	for _, patch := range w.Rules.Index.Patches() { // sorted by name
 		if patch.Name != w.patch.Name && patch.Name != last {
-			others += len(w.options.Rules.Index.PatchRules(patch.Name))
+			others += len(w.Rules.Index.PatchRules(patch.Name))
 		}
 		last = patch.Name
 	}
 	devices, all := report.FirstMatched, report.Matched
 	if fit := max(min(maxRules, maxTotalRules-others), 0) / len(taints); slicepatch.Conditional(w.patch.Spec.Devices.Filter) && len(devices) > fit {
 		devices = devices[:fit]
-		w.addShortfall(shortfall{ReasonTooManyDevices, fmt.Sprintf(
+		w.shortfalls.add(ReasonTooManyDevices,
 			"taints reach other schedulers, and evict pods, on the first %d of %d devices only: no more than %d DeviceTaintRules are written for a patch and %d for all; select whole drivers or pools, without class and selectors, for one rule a taint",
-			fit, all, maxRules, maxTotalRules)})
+			fit, all, maxRules, maxTotalRules)
 	}
-	return rulesOf(w.patch, taints, devices, w.options.Shared)
+	return rulesOf(w.patch, taints, devices, w.Shared)
 }
 
-// addShortfall adds a shortfall, one for each reason.
-func (w *ruleWriter) addShortfall(why shortfall) {
-	if !slices.ContainsFunc(w.shortfalls, func(s shortfall) bool { return s.reason == why.reason }) {
-		w.shortfalls = append(w.shortfalls, why)
-	}
-}
-
-// begin reports whether requests for a rule may be made, and counts them: none for a rule
-// that could not be written lately. It returns errLimit if none is left.
-func (w *ruleWriter) begin(name string) (bool, error) {
-	if s, ok := w.m.failed[name]; ok && s.generation == w.patch.Generation && w.Local.Now().Before(s.until) {
-		w.addShortfall(s.shortfall)
-		return false, nil
-	}
-	if w.left == 0 {
-		return false, errLimit
-	}
-	w.left--
-	return true, nil
-}
-
-// ensureAll creates and updates rules. The tracked rule decides whether to read the stored
-// one, and the stored rule decides what to write.
-func (w *ruleWriter) ensureAll(ctx context.Context, wanted []rule) error {
-	for i := range wanted {
-		rule := &wanted[i]
-		if tracked, ok := w.options.Rules.Index.Rule(rule.name); ok && rule.matches(&tracked) {
+// writeAll writes the wanted ones of the named rules and deletes the others. It makes no
+// request for a rule that could not be written lately, and returns errLimit if the requests
+// of the attempt do not suffice.
+func (w *ruleWriter) writeAll(ctx context.Context, names []string, wanted map[string]*rule) error {
+	for _, name := range names {
+		if failed := w.m.failed[name]; w.Local.Now().Before(failed.until) {
+			w.shortfalls.add(failed.reason, "%s", failed.message)
 			continue
 		}
-		if proceed, err := w.begin(rule.name); err != nil {
-			return err
-		} else if !proceed {
-			continue
+		if w.left == 0 {
+			return errLimit
 		}
-		if err := w.ensure(ctx, rule); err != nil {
+		w.left--
+		var err error
+		if rule := wanted[name]; rule != nil {
+			err = w.ensure(ctx, rule)
+		} else {
+			err = w.remove(ctx, name)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -274,7 +260,7 @@ func (w *ruleWriter) ensureAll(ctx context.Context, wanted []rule) error {
 func (w *ruleWriter) ensure(ctx context.Context, wanted *rule) error {
 	if !w.confirmed {
 		live := &v1alpha1.ResourceSlicePatch{}
-		err := w.options.Live.Get(ctx, types.NamespacedName{Name: w.patch.Name}, live)
+		err := w.Live.Get(ctx, types.NamespacedName{Name: w.patch.Name}, live)
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("read ResourceSlicePatch %s: %w", w.patch.Name, err)
 		}
@@ -283,9 +269,9 @@ func (w *ruleWriter) ensure(ctx context.Context, wanted *rule) error {
 		}
 		w.confirmed = true
 	}
-	stored, err := w.options.Rules.Client.Get(ctx, wanted.name)
+	stored, err := w.Rules.Client.Get(ctx, wanted.name)
 	if apierrors.IsNotFound(err) {
-		return w.finish(ctx, controllers.OperationCreate, wanted.name, w.options.Rules.Client.Create(ctx, wanted.object))
+		return w.finish(ctx, controllers.OperationCreate, wanted.name, w.Rules.Client.Create(ctx, wanted.object))
 	}
 	if err != nil {
 		return fmt.Errorf("read rule %s: %w", wanted.name, err)
@@ -295,42 +281,26 @@ func (w *ruleWriter) ensure(ctx context.Context, wanted *rule) error {
 	read := tracker.RuleOf(stored)
 	switch {
 	case read.Patch.Name != wanted.patch.Name:
-		w.fail(wanted.name, shortfall{ReasonRuleExists, fmt.Sprintf(
-			"the DeviceTaintRule %s cannot be written, because there is one of that name that is not of this patch; delete it", wanted.name)})
+		w.fail(wanted.name, ReasonRuleExists,
+			"the DeviceTaintRule %s cannot be written, because there is one of that name that is not of this patch; delete it", wanted.name)
 		return nil
 	case wanted.matches(&read):
 		w.behind = true
 		return nil
 	}
-	return w.finish(ctx, controllers.OperationUpdate, wanted.name, w.options.Rules.Client.Update(ctx, stored, wanted.object))
+	return w.finish(ctx, controllers.OperationUpdate, wanted.name, w.Rules.Client.Update(ctx, stored, wanted.object))
 }
 
-// removeOthers deletes the unwanted rules of the patch.
-func (w *ruleWriter) removeOthers(ctx context.Context, wanted []rule) error {
-	names := make(map[string]bool, len(wanted))
-	for i := range wanted {
-		names[wanted[i].name] = true
-	}
-	for _, name := range w.options.Rules.Index.PatchRules(w.patch.Name) {
-		if names[name] {
-			continue
-		}
-		if proceed, err := w.begin(name); err != nil {
-			return err
-		} else if !proceed {
-			continue
-		}
-		stored, err := w.options.Rules.Client.Get(ctx, name)
-		switch {
-		case apierrors.IsNotFound(err):
-			w.behind = true
-		case err != nil:
-			return fmt.Errorf("read rule %s: %w", name, err)
-		case tracker.RuleOf(stored).Patch.Name == w.patch.Name:
-			if err := w.finish(ctx, controllers.OperationDelete, name, client.IgnoreNotFound(w.options.Rules.Client.Delete(ctx, stored))); err != nil {
-				return err
-			}
-		}
+// remove deletes a rule of the patch.
+func (w *ruleWriter) remove(ctx context.Context, name string) error {
+	stored, err := w.Rules.Client.Get(ctx, name)
+	switch {
+	case apierrors.IsNotFound(err):
+		w.behind = true
+	case err != nil:
+		return fmt.Errorf("read rule %s: %w", name, err)
+	case tracker.RuleOf(stored).Patch.Name == w.patch.Name:
+		return w.finish(ctx, controllers.OperationDelete, name, client.IgnoreNotFound(w.Rules.Client.Delete(ctx, stored)))
 	}
 	return nil
 }
@@ -341,11 +311,11 @@ func (w *ruleWriter) finish(ctx context.Context, operation, name string, err err
 	switch {
 	case err == nil:
 		w.behind, w.wrote = true, true
-		w.options.Metrics.writes.WithLabelValues(operation).Inc()
+		w.Metrics.WithLabelValues(operation).Inc()
 		logr.FromContextOrDiscard(ctx).V(1).Info("wrote a rule of a ResourceSlicePatch", "operation", operation, "rule", name)
 		return nil
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		w.fail(name, shortfall{ReasonRulesRefused, fmt.Sprintf("%s DeviceTaintRule %s: %v", operation, name, err)})
+		w.fail(name, ReasonRulesRefused, "%s DeviceTaintRule %s: %v", operation, name, err)
 		return nil
 	default:
 		return fmt.Errorf("%s rule %s: %w", operation, name, err)
@@ -353,24 +323,25 @@ func (w *ruleWriter) finish(ctx context.Context, operation, name string, err err
 }
 
 // fail records why a rule cannot be written.
-func (w *ruleWriter) fail(name string, why shortfall) {
-	if w.m.failed == nil {
-		w.m.failed = map[string]failedRule{}
-	}
-	maps.DeleteFunc(w.m.failed, func(_ string, s failedRule) bool { return s.generation != w.patch.Generation })
-	w.m.failed[name] = failedRule{shortfall: why, generation: w.patch.Generation, until: w.Local.Now().Add(failurePause)}
-	w.addShortfall(why)
+func (w *ruleWriter) fail(name, reason, format string, args ...any) {
+	why := shortfall{reason, fmt.Sprintf(format, args...)}
+	w.m.failed[name] = failedRule{why, w.Local.Now().Add(failurePause)}
+	w.shortfalls.add(reason, "%s", why.message)
 }
 
 // removeRules deletes the rules of a deleted patch. Where a TaintPolicy governs the key,
 // the garbage collector may not delete them.
 func (c *Controller) removeRules(ctx context.Context, name string) (time.Duration, error) {
-	if c.options.Rules.Index == nil || len(c.options.Rules.Index.PatchRules(name)) == 0 {
+	if c.Rules.Index == nil {
+		return 0, nil
+	}
+	unwanted := c.Rules.Index.PatchRules(name)
+	if len(unwanted) == 0 {
 		return 0, nil
 	}
 	// The cache may lag behind.
 	patch := &v1alpha1.ResourceSlicePatch{}
-	err := c.options.Live.Get(ctx, types.NamespacedName{Name: name}, patch)
+	err := c.Live.Get(ctx, types.NamespacedName{Name: name}, patch)
 	if err == nil {
 		return syncPause, nil
 	}
@@ -378,8 +349,8 @@ func (c *Controller) removeRules(ctx context.Context, name string) (time.Duratio
 		return 0, fmt.Errorf("read ResourceSlicePatch %s: %w", name, err)
 	}
 	patch.Name = name
-	w := &ruleWriter{Controller: c, patch: patch, m: &patchState{}, left: writesAtOnce}
-	err = w.removeOthers(ctx, nil)
+	w := &ruleWriter{Controller: c, patch: patch, m: &patchState{failed: map[string]failedRule{}}, left: writesAtOnce}
+	err = w.writeAll(ctx, unwanted, nil)
 	switch {
 	case errors.Is(err, errLimit) && w.wrote:
 		return time.Millisecond, nil

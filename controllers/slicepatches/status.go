@@ -1,6 +1,7 @@
 package slicepatches
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -54,8 +55,19 @@ const (
 // shortfall is one way in which a patch is not in force as written.
 type shortfall struct{ reason, message string }
 
+// shortfalls are the ways in which a patch is not in force as written, the most important
+// first, with one for each reason.
+type shortfalls []shortfall
+
+// add adds a shortfall, unless there is one with the reason.
+func (s *shortfalls) add(reason, format string, args ...any) {
+	if !slices.ContainsFunc(*s, func(have shortfall) bool { return have.reason == reason }) {
+		*s = append(*s, shortfall{reason, fmt.Sprintf(format, args...)})
+	}
+}
+
 // statusOf returns the status of a patch, with only the condition Ready.
-func statusOf(patch *v1alpha1.ResourceSlicePatch, report *sliceview.Report, times []v1alpha1.PatchedTaint, shortfalls []shortfall) v1alpha1.ResourceSlicePatchStatus {
+func statusOf(patch *v1alpha1.ResourceSlicePatch, report *sliceview.Report, times []v1alpha1.PatchedTaint, missing shortfalls, now time.Time) v1alpha1.ResourceSlicePatchStatus {
 	status := v1alpha1.ResourceSlicePatchStatus{
 		ObservedGeneration: patch.Generation,
 		DevicesMatched:     count(report.Matched),
@@ -64,11 +76,12 @@ func statusOf(patch *v1alpha1.ResourceSlicePatch, report *sliceview.Report, time
 		Failed:             problems(report.FirstFailed),
 		Limited:            problems(report.FirstLimited),
 		Taints:             times,
+		Conditions:         withOwnReady(&patch.Status).Conditions,
 	}
+	meta.SetStatusCondition(&status.Conditions, ready(patch, report.Matched, missing, now))
 	for _, id := range report.FirstMatched[:min(maxNamed, len(report.FirstMatched))] {
 		status.Matched = append(status.Matched, deviceString(id))
 	}
-	status.Conditions = []metav1.Condition{ready(patch, report, shortfalls)}
 	return status
 }
 
@@ -86,30 +99,29 @@ func problems(list []sliceview.Problem) []v1alpha1.DevicePatchProblem {
 	return texts
 }
 
-// ready returns the condition Ready, without lastTransitionTime.
-func ready(patch *v1alpha1.ResourceSlicePatch, report *sliceview.Report, shortfalls []shortfall) metav1.Condition {
+// ready returns the condition Ready, as it is from now on.
+func ready(patch *v1alpha1.ResourceSlicePatch, matched int, missing shortfalls, now time.Time) metav1.Condition {
 	c := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: ReasonInForce,
-		Message: devices(report.Matched, " is selected.", " are selected."), ObservedGeneration: patch.Generation,
+		Message: devices(matched, " is selected.", " are selected."), ObservedGeneration: patch.Generation,
+		LastTransitionTime: metav1.NewTime(now),
 	}
-	if report.Matched == 0 {
+	if matched == 0 {
 		c.Message = "No device is selected."
 	}
-	shortfalls = append(reportShortfalls(report), shortfalls...)
-	if len(shortfalls) == 0 {
+	if len(missing) == 0 {
 		return c
 	}
-	messages := make([]string, 0, len(shortfalls))
-	for _, missing := range shortfalls {
-		messages = append(messages, missing.message)
+	messages := make([]string, 0, len(missing))
+	for _, shortfall := range missing {
+		messages = append(messages, shortfall.message)
 	}
-	c.Status, c.Reason, c.Message = metav1.ConditionFalse, shortfalls[0].reason, policy.Short(strings.Join(messages, "; "), maxMessage)
+	c.Status, c.Reason, c.Message = metav1.ConditionFalse, missing[0].reason, policy.Short(strings.Join(messages, "; "), maxMessage)
 	return c
 }
 
 // reportShortfalls returns the shortfalls of the report of a patch.
-func reportShortfalls(report *sliceview.Report) []shortfall {
-	var shortfalls []shortfall
+func reportShortfalls(report *sliceview.Report) (missing shortfalls) {
 	if n := len(report.Problems); n > 0 {
 		texts := make([]string, 0, maxProblems+1)
 		for _, problem := range report.Problems[:min(n, maxProblems)] {
@@ -118,19 +130,19 @@ func reportShortfalls(report *sliceview.Report) []shortfall {
 		if n > maxProblems {
 			texts = append(texts, fmt.Sprintf("and %d more", n-maxProblems))
 		}
-		shortfalls = append(shortfalls, shortfall{ReasonInvalid, "no part of the patch is in force: " + strings.Join(texts, "; ")})
+		missing.add(ReasonInvalid, "no part of the patch is in force: %s", strings.Join(texts, "; "))
 	}
 	if report.Failed > 0 {
 		first := report.FirstFailed[0]
-		shortfalls = append(shortfalls, shortfall{ReasonExpressionFailed, fmt.Sprintf(
-			"an expression failed on %s, which the patch leaves alone, the first is %s: %s", devices(report.Failed, "", ""), deviceString(first.Device), first.Message)})
+		missing.add(ReasonExpressionFailed, "an expression failed on %s, which the patch leaves alone, the first is %s: %s",
+			devices(report.Failed, "", ""), deviceString(first.Device), first.Message)
 	}
 	if report.Limited > 0 {
 		first := report.FirstLimited[0]
-		shortfalls = append(shortfalls, shortfall{ReasonDevicesLimited, fmt.Sprintf(
-			"%s their attributes and capacity, the first is %s: %s", devices(report.Limited, " keeps", " keep"), deviceString(first.Device), first.Message)})
+		missing.add(ReasonDevicesLimited, "%s their attributes and capacity, the first is %s: %s",
+			devices(report.Limited, " keeps", " keep"), deviceString(first.Device), first.Message)
 	}
-	return shortfalls
+	return missing
 }
 
 // devices returns a number of devices as text, with the verb for one or for several.
@@ -139,15 +151,6 @@ func devices(n int, one, several string) string {
 		return "1 device" + one
 	}
 	return fmt.Sprintf("%d devices%s", n, several)
-}
-
-// setTransitionTime sets lastTransitionTime of a condition: the previous one if the status
-// of the condition is unchanged.
-func setTransitionTime(condition *metav1.Condition, before []metav1.Condition, now time.Time) {
-	condition.LastTransitionTime = metav1.NewTime(now)
-	if stored := meta.FindStatusCondition(before, condition.Type); stored != nil && stored.Status == condition.Status {
-		condition.LastTransitionTime = stored.LastTransitionTime
-	}
 }
 
 // withOwnReady returns a copy of a status with only the condition Ready: the others have
@@ -163,15 +166,12 @@ func withOwnReady(status *v1alpha1.ResourceSlicePatchStatus) *v1alpha1.ResourceS
 func datedTaints(patch *v1alpha1.ResourceSlicePatch, now time.Time) (times []v1alpha1.PatchedTaint, dated []resourcev1.DeviceTaint) {
 	for _, taint := range patch.Spec.Devices.Taints {
 		if taint.TimeAdded.IsZero() {
-			taint.TimeAdded = new(metav1.NewTime(now.Truncate(time.Second)))
-			if before := slicepatch.Since(patch, &taint); before != nil {
-				taint.TimeAdded = before
-			}
+			taint.TimeAdded = cmp.Or(slicepatch.Since(patch, &taint), new(metav1.NewTime(now.Truncate(time.Second))))
 			times = append(times, taint)
 		}
 		// Rules store whole seconds, while patches keep fractions.
-		since := metav1.NewTime(taint.TimeAdded.Truncate(time.Second))
-		dated = append(dated, resourcev1.DeviceTaint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect, TimeAdded: &since})
+		taint.TimeAdded = new(metav1.NewTime(taint.TimeAdded.Truncate(time.Second)))
+		dated = append(dated, resourcev1.DeviceTaint(taint))
 	}
 	return times, dated
 }

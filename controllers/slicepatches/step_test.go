@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,13 +15,13 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/tracker/device"
-	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
 const ofA100 = `{filter: {selectors: [{cel: {expression: 'device.attributes["gpu.example.com"].?model.orValue("") == "a100"'}}]}, `
@@ -335,7 +336,7 @@ func TestFaults(t *testing.T) {
 	t.Run("where rules are not followed too", func(t *testing.T) {
 		w := newWorld(t)
 		c := w.controller()
-		c.options.Rules.Index, c.options.Rules.Client = nil, nil
+		c.Rules.Index, c.Rules.Client = nil, nil
 		w.patch("p", `{taints: [{key: k, effect: NoSchedule}]}`)
 		w.step(c, "p")
 		require.Contains(t, w.ready("p"), "False RulesNotServed: ")
@@ -541,7 +542,7 @@ func TestNothingIsWrittenForWhatAPatchWas(t *testing.T) {
 		w.slice("one", "a=a100", "b=h100")
 		c := w.controller()
 		w.patch("p", before)
-		c.options.View = counting{w.view, func() { w.patch("p", after) }}
+		c.Local = counting{c.Local, sync.OnceFunc(func() { w.patch("p", after) })}
 		again, err := c.reconcile(t.Context(), "p")
 		require.NoError(t, err)
 		require.Equal(t, viewPause, again)
@@ -578,17 +579,17 @@ func TestNothingIsWrittenForWhatAPatchWas(t *testing.T) {
 	})
 }
 
-// counting is a view that runs a function during a report.
+// counting is a clock that runs a function when a report begins.
 type counting struct {
-	*sliceview.View
+	clock.WithTicker
 
 	meanwhile func()
 }
 
-// Report implements view.
-func (c counting) Report(patch string, naming int) (sliceview.Report, bool) {
+// Now implements clock.WithTicker.
+func (c counting) Now() time.Time {
 	c.meanwhile()
-	return c.View.Report(patch, naming)
+	return c.WithTicker.Now()
 }
 
 // lagging is a cache that lags behind.

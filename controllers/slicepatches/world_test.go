@@ -86,7 +86,7 @@ func (w *world) controller() *Controller {
 	return New(controller.Base{
 		Cache: w, Status: w, Recorder: w, Clock: clock.RealClock{}, Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Minute,
 	}, Options{
-		View: w.view, ViewSynced: synced, Live: w, Rules: RuleOptions{Index: w, Synced: synced, Client: w.rules},
+		View: w.view, ViewSynced: synced, Live: w, Rules: RuleOptions{Index: w.Tracker, Synced: synced, Client: w.rules},
 		Shared: w.shared, Metrics: NewMetrics(prometheus.NewPedanticRegistry()),
 	})
 }

@@ -284,14 +284,14 @@ func TestAnApprovalForAPolicyIsUsedUntilItsPodsAreGone(t *testing.T) {
 		rest(time.Minute)
 		w.requireState(t, reasonUsed)
 		w.requireCounted(t, 0)
-		require.InDelta(t, 1, testutil.ToFloat64(w.controller.options.Metrics.used.WithLabelValues("evictionpolicy")), 0)
+		require.InDelta(t, 1, testutil.ToFloat64(w.controller.Metrics.WithLabelValues("evictionpolicy")), 0)
 	})
 }
 
 // requireCounted requires a number of used approvals for nodes in the metric.
 func (w *approvalWorld) requireCounted(t *testing.T, want float64) {
 	t.Helper()
-	require.InDelta(t, want, testutil.ToFloat64(w.controller.options.Metrics.used.WithLabelValues("node")), 0)
+	require.InDelta(t, want, testutil.ToFloat64(w.controller.Metrics.WithLabelValues("node")), 0)
 }
 
 func TestAnApprovalExpires(t *testing.T) {
@@ -397,7 +397,7 @@ func TestARuleThatWasWidenedWhileNobodyLedUsesAnApproval(t *testing.T) {
 func TestWhatIsNotFollowedIsNotUsed(t *testing.T) {
 	runApprovals(t, false, func(t *testing.T, w *approvalWorld) {
 		t.Helper()
-		w.controller.options.Standing = nil
+		w.controller.Standing = nil
 		w.taint(approved(0))
 		w.requireState(t, reasonOpen)
 	})

@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -42,18 +41,13 @@ const (
 	reasonExpired = "Expired"
 )
 
-// Metrics counts used approvals. Its label is a closed set: the kinds of tracker.Source,
-// and evictionpolicy.
-type Metrics struct {
-	used *prometheus.CounterVec
-}
-
-// NewMetrics registers the metrics with reg.
-func NewMetrics(reg prometheus.Registerer) *Metrics {
-	return &Metrics{used: promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+// NewMetrics registers the counter of used approvals with reg. Its label is a closed set: the
+// kinds of tracker.Source, and evictionpolicy.
+func NewMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
+	return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "tollgate_eviction_approvals_used_total",
 		Help: "EvictionApprovals that were used for a write beyond a limit of a TaintPolicy, or for pods that a breaker released, by the kind of the approved object. Only the leader counts them.",
-	}, []string{"source"})}
+	}, []string{"source"})
 }
 
 // ApprovalOptions configures an ApprovalController. Metrics is required.
@@ -66,15 +60,14 @@ type ApprovalOptions struct {
 	// Left returns the number of pods that left because of a taint with a key on an object
 	// since a time; nil where evictions are not watched.
 	Left    func(source tracker.Source, key string, since time.Time) int
-	Metrics *Metrics
+	Metrics *prometheus.CounterVec
 }
 
 // ApprovalController writes the status of approvals. Its cache holds approvals, and nodes
 // with their metadata.
 type ApprovalController struct {
 	*controller.Controller[string]
-
-	options ApprovalOptions
+	ApprovalOptions
 
 	mu sync.Mutex
 	// states are by the name of the approval. Only the single worker uses their contents
@@ -96,7 +89,7 @@ type approvalState struct {
 
 // NewApprovals returns a controller; Start starts it.
 func NewApprovals(base controller.Base, options ApprovalOptions) *ApprovalController {
-	c := &ApprovalController{options: options}
+	c := &ApprovalController{ApprovalOptions: options}
 	c.Controller = controller.New(base, controller.Options[string]{
 		Name: "tollgate-approvals", Started: c.reset, Reconcile: c.reconcile,
 		Watches: map[client.Object]toolscache.ResourceEventHandler{
@@ -158,13 +151,10 @@ func (c *ApprovalController) stateOf(approval *v1alpha1.EvictionApproval) *appro
 func (c *ApprovalController) reconcile(ctx context.Context, name string) (time.Duration, error) {
 	var approval v1alpha1.EvictionApproval
 	if err := c.Cache.Get(ctx, types.NamespacedName{Name: name}, &approval); err != nil {
-		if apierrors.IsNotFound(err) {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			delete(c.states, name)
-			return 0, nil
-		}
-		return 0, err
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.states, name)
+		return 0, client.IgnoreNotFound(err)
 	}
 	now, state, before := c.Clock.Now(), c.stateOf(&approval), approval.DeepCopy()
 	c.updateUse(&approval, state, now)
@@ -184,7 +174,7 @@ func (c *ApprovalController) reconcile(ctx context.Context, name string) (time.D
 		if approval.Spec.EvictionPolicy == "" {
 			kind = string(breaker.CarrierOf(&approval).Kind)
 		}
-		c.options.Metrics.used.WithLabelValues(kind).Inc()
+		c.Metrics.WithLabelValues(kind).Inc()
 	}
 	state.open = used == nil
 	switch {
@@ -197,71 +187,59 @@ func (c *ApprovalController) reconcile(ctx context.Context, name string) (time.D
 	}
 }
 
-// updateUse sets in the status whether an approval was used, and the number of evicted
-// pods.
+// updateUse sets in the status whether an approval was used, and the number of evicted pods.
+// An approval is used at the time at which the approved taint was written; breakers write the
+// use of an approval for an EvictionPolicy. Every replica tracks the times of taints, so a
+// change of the leader does not matter.
 func (c *ApprovalController) updateUse(approval *v1alpha1.EvictionApproval, state *approvalState, now time.Time) {
-	if approval.Status.UsedAt == nil {
-		if at, used := c.findUse(approval, now); used {
-			approval.Status.UsedAt = new(metav1.NewTime(at))
+	spec, status, carrier := &approval.Spec, &approval.Status, breaker.CarrierOf(approval)
+	if status.UsedAt == nil && c.Standing != nil && spec.EvictionPolicy == "" {
+		_, taint, ok := c.Standing(carrier, spec.Taint.Key)
+		at := taint.Written(now)
+		if ok && taint.Effect == spec.Taint.Effect && !at.Before(approval.CreationTimestamp.Time) && !at.After(breaker.ExpiryOf(approval)) {
+			status.UsedAt = new(metav1.NewTime(at))
 		}
 	}
 	switch {
-	case approval.Status.UsedAt == nil:
-	case approval.Spec.EvictionPolicy != "":
-		approval.Status.Evicted = approval.Status.Released
-	case c.options.Left != nil:
+	case status.UsedAt == nil:
+	case spec.EvictionPolicy != "":
+		status.Evicted = status.Released
+	case c.Left != nil:
 		// UsedAt has whole seconds.
-		since := approval.Status.UsedAt.Truncate(time.Second)
-		left := int32(min(c.options.Left(breaker.CarrierOf(approval), approval.Spec.Taint.Key, since), math.MaxInt32/2)) //nolint:gosec // It is bounded.
+		left := int32(min(c.Left(carrier, spec.Taint.Key, status.UsedAt.Truncate(time.Second)), math.MaxInt32/2)) //nolint:gosec // It is bounded.
 		// A replica that started after the use adds its count to the number in the status.
 		if !state.counted {
-			state.counted, state.carried = true, max(approval.Status.Evicted-left, 0)
+			state.counted, state.carried = true, max(status.Evicted-left, 0)
 		}
-		approval.Status.Evicted = max(approval.Status.Evicted, state.carried+left)
+		status.Evicted = max(status.Evicted, state.carried+left)
 	}
-}
-
-// findUse returns the time at which the approved taint was written, and whether that used
-// the approval. Every replica tracks the times of taints, so a change of the leader does
-// not matter.
-func (c *ApprovalController) findUse(approval *v1alpha1.EvictionApproval, now time.Time) (time.Time, bool) {
-	if c.options.Standing == nil || approval.Spec.EvictionPolicy != "" {
-		return time.Time{}, false // Breakers write the use of such an approval.
-	}
-	_, taint, ok := c.options.Standing(breaker.CarrierOf(approval), approval.Spec.Taint.Key)
-	if !ok || taint.Effect != approval.Spec.Taint.Effect {
-		return time.Time{}, false
-	}
-	at := taint.Written(now)
-	return at, !at.Before(approval.CreationTimestamp.Time) && !at.After(breaker.ExpiryOf(approval))
 }
 
 // approvalReady returns the condition Ready of an approval, whose status says whether it
 // was used. An approval for a taint is used once; one for an EvictionPolicy releases pods
 // one after the other until it expires.
 func approvalReady(approval *v1alpha1.EvictionApproval, now time.Time) metav1.Condition {
-	condition := metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
-		ObservedGeneration: approval.Generation, LastTransitionTime: metav1.NewTime(now),
-	}
+	status, reason := metav1.ConditionFalse, reasonUsed
+	var message string
 	end := breaker.ExpiryOf(approval).UTC().Format(time.RFC3339)
 	policy, released, lasts := approval.Spec.EvictionPolicy, approval.Status.Released, now.Before(breaker.ExpiryOf(approval))
 	switch {
 	case policy != "" && lasts && released < approval.Spec.MaxPods:
-		condition.Status, condition.Reason = metav1.ConditionTrue, reasonOpen
-		condition.Message = fmt.Sprintf("The breaker of EvictionPolicy %s may let %d more pods go, until %s.", policy, approval.Spec.MaxPods-released, end)
+		status, reason = metav1.ConditionTrue, reasonOpen
+		message = fmt.Sprintf("The breaker of EvictionPolicy %s may let %d more pods go, until %s.", policy, approval.Spec.MaxPods-released, end)
 	case policy != "" && approval.Status.UsedAt != nil:
-		condition.Reason = reasonUsed
-		condition.Message = fmt.Sprintf("The breaker of EvictionPolicy %s has let %d pods go because of it.", policy, released)
+		message = fmt.Sprintf("The breaker of EvictionPolicy %s has let %d pods go because of it.", policy, released)
 	case approval.Status.UsedAt != nil:
-		condition.Reason = reasonUsed
-		condition.Message = "The taint was set, or a breaker let pods go because of it; the approval cannot be used for another."
+		message = "The taint was set, or a breaker let pods go because of it; the approval cannot be used for another."
 	case policy == "" && lasts:
-		condition.Status, condition.Reason = metav1.ConditionTrue, reasonOpen
-		condition.Message = fmt.Sprintf("The approval can be used once, until %s.", end)
+		status, reason = metav1.ConditionTrue, reasonOpen
+		message = fmt.Sprintf("The approval can be used once, until %s.", end)
 	default:
-		condition.Reason = reasonExpired
-		condition.Message = fmt.Sprintf("The approval could be used until %s, and was not.", end)
+		reason = reasonExpired
+		message = fmt.Sprintf("The approval could be used until %s, and was not.", end)
 	}
-	return condition
+	return metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: message,
+		ObservedGeneration: approval.Generation, LastTransitionTime: metav1.NewTime(now),
+	}
 }

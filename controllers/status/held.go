@@ -43,32 +43,30 @@ type HeldOptions struct {
 
 // HeldController writes into the status of EvictionPolicies which pods they hold.
 type HeldController struct {
-	*controller.Controller[allPolicies]
-
-	options HeldOptions
+	*controller.Controller[string]
+	HeldOptions
 }
 
 // allPolicies is the only key of the queue.
-type allPolicies struct{}
+const allPolicies = "all EvictionPolicies"
 
 // NewHeld returns a controller; Start starts it. The cache of base holds EvictionPolicies.
 func NewHeld(base controller.Base, options HeldOptions) *HeldController {
-	c := &HeldController{options: options}
-	c.Controller = controller.New(base, controller.Options[allPolicies]{
-		Name: "tollgate-evictions", Started: func() { c.Add(allPolicies{}) }, Reconcile: c.reconcile,
-		Describe: func(allPolicies) string { return "all EvictionPolicies" },
+	c := &HeldController{HeldOptions: options}
+	c.Controller = controller.New(base, controller.Options[string]{
+		Name: "tollgate-evictions", Started: func() { c.Add(allPolicies) }, Reconcile: c.reconcile,
 	})
 	return c
 }
 
 // reconcile writes the statuses of all policies. A failed write does not stop the others;
 // the next attempt tries it again.
-func (c *HeldController) reconcile(ctx context.Context, _ allPolicies) (time.Duration, error) {
-	if !c.options.Settled() {
+func (c *HeldController) reconcile(ctx context.Context, _ string) (time.Duration, error) {
+	if !c.Settled() {
 		return heldPause, nil
 	}
-	heldPods := heldByPolicy(c.options.Held())
-	for _, policy := range c.options.Evictions().All() {
+	heldPods := heldByPolicy(c.Held())
+	for _, policy := range c.Evictions().All() {
 		var object v1alpha1.EvictionPolicy
 		err := c.Cache.Get(ctx, types.NamespacedName{Name: policy.Name}, &object)
 		before := object.DeepCopy()
@@ -88,13 +86,7 @@ type heldPods struct {
 	// byReason counts pods by the reason of the hold, and carriers by the object with the
 	// taint.
 	byReason map[checks.Reason]int
-	carriers map[carrier]int
-}
-
-// carrier names an object that carries taints.
-type carrier struct {
-	kind tracker.SourceKind
-	name string
+	carriers map[tracker.Source]int
 }
 
 // heldByPolicy returns the held pods by the UID of the policy. It omits pods with a hold
@@ -106,14 +98,14 @@ func heldByPolicy(list []evictor.Held) map[types.UID]*heldPods {
 		if in.Policy == "" || !slices.ContainsFunc(holds, func(h hold) bool { return h.reason == in.Reason }) {
 			continue
 		}
-		h, ok := byPolicy[in.Policy]
-		if !ok {
-			h = &heldPods{byReason: map[checks.Reason]int{}, carriers: map[carrier]int{}}
+		h := byPolicy[in.Policy]
+		if h == nil {
+			h = &heldPods{byReason: map[checks.Reason]int{}, carriers: map[tracker.Source]int{}}
 			byPolicy[in.Policy] = h
 		}
 		h.pods++
 		h.byReason[in.Reason]++
-		h.carriers[carrier{in.Carrier.Kind, in.Carrier.Name}]++
+		h.carriers[in.Carrier.Named()]++
 	}
 	return byPolicy
 }
@@ -126,27 +118,23 @@ func updateStatus(policy *v1alpha1.EvictionPolicy, h *heldPods, now metav1.Time)
 	}
 	before := policy.Status.DeepCopy()
 	policy.Status.Held = int32(min(h.pods, 1<<31-1)) //nolint:gosec // It is bounded.
-	policy.Status.Holding = topCarriers(h.carriers)
+	// The carriers with the most pods are the first.
+	var holding []v1alpha1.HeldEvictions
+	for c, pods := range h.carriers {
+		holding = append(holding, v1alpha1.HeldEvictions{
+			Kind: c.Kind.Object(), Name: c.Name, Pods: int32(min(pods, 1<<31-1)), //nolint:gosec // It is bounded.
+		})
+	}
+	slices.SortFunc(holding, func(a, b v1alpha1.HeldEvictions) int {
+		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	policy.Status.Holding = slices.Clip(holding[:min(len(holding), maxHolding)])
 	if h.pods > 0 || meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionHeld) != nil {
 		condition := h.condition()
 		condition.ObservedGeneration, condition.LastTransitionTime = policy.Generation, now
 		meta.SetStatusCondition(&policy.Status.Conditions, condition)
 	}
 	return !equality.Semantic.DeepEqual(before, &policy.Status)
-}
-
-// topCarriers returns the carriers with the most pods, in descending order.
-func topCarriers(carriers map[carrier]int) []v1alpha1.HeldEvictions {
-	var list []v1alpha1.HeldEvictions
-	for c, pods := range carriers {
-		list = append(list, v1alpha1.HeldEvictions{
-			Kind: c.kind.Object(), Name: c.name, Pods: int32(min(pods, 1<<31-1)), //nolint:gosec // It is bounded.
-		})
-	}
-	slices.SortFunc(list, func(a, b v1alpha1.HeldEvictions) int {
-		return cmp.Or(cmp.Compare(b.Pods, a.Pods), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
-	})
-	return slices.Clip(list[:min(len(list), maxHolding)])
 }
 
 // condition returns the condition Held, with the reason of the most important hold.

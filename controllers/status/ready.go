@@ -44,15 +44,14 @@ type ReadyController struct {
 
 	enabled    func(kind policyset.Kind) bool
 	registered func() (registered bool, message string)
-	kinds      []policyset.Kind
 
 	mu     sync.Mutex
 	states map[policyKey]policyState
 }
 
-// policyKey names a policy; kind is an index of kinds.
+// policyKey names a policy.
 type policyKey struct {
-	kind int
+	kind *policyset.Kind
 	name string
 }
 
@@ -69,22 +68,21 @@ type policyState struct {
 // of a kind is on. registered reports whether the webhooks are registered that the policies in
 // force need, or for how long they have not been: a message says why; nil if they were installed.
 func NewReady(base controller.Base, enabled func(kind policyset.Kind) bool, registered func() (registered bool, message string)) *ReadyController {
-	c := &ReadyController{enabled: enabled, registered: registered, kinds: policyset.Kinds()}
+	c := &ReadyController{enabled: enabled, registered: registered}
 	watches := map[client.Object]toolscache.ResourceEventHandler{}
-	for i := range c.kinds {
-		watches[c.kinds[i].New()] = controller.OnEvent(func(object client.Object) { c.Add(policyKey{i, object.GetName()}) })
+	for _, kind := range policyset.Kinds() {
+		watches[kind.New()] = controller.OnEvent(func(object client.Object) { c.Add(policyKey{&kind, object.GetName()}) })
 	}
 	c.Controller = controller.New(base, controller.Options[policyKey]{
-		Name: "tollgate-policy-status", Workers: 2, Watches: watches, Started: c.reset, PoliciesChanged: c.policiesChanged, Reconcile: c.reconcile,
-		Describe: func(k policyKey) string { return c.kinds[k.kind].Name + "/" + k.name },
+		Name: "tollgate-policy-status", Workers: 2, Watches: watches, PoliciesChanged: c.policiesChanged, Reconcile: c.reconcile,
+		Describe: func(k policyKey) string { return k.kind.Name + "/" + k.name },
+		Started: func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.states = map[policyKey]policyState{}
+		},
 	})
 	return c
-}
-
-func (c *ReadyController) reset() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.states = map[policyKey]policyState{}
 }
 
 // policiesChanged queues the policies that have come into force.
@@ -119,7 +117,7 @@ func (c *ReadyController) exchange(k policyKey, state policyState) policyState {
 
 // reconcile writes the condition of one policy if it differs.
 func (c *ReadyController) reconcile(ctx context.Context, k policyKey) (time.Duration, error) {
-	kind := &c.kinds[k.kind]
+	kind := k.kind
 	object := kind.New()
 	if err := c.Cache.Get(ctx, types.NamespacedName{Name: k.name}, object); err != nil {
 		c.mu.Lock()

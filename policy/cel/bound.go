@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/google/cel-go/cel"
-	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
@@ -23,119 +22,95 @@ const boundedPrefix = "bounded "
 // readText is the name in a plan of the call that reads a text.
 const readText = boundedPrefix + "text"
 
-// bounded makes calls of functions with a price end an evaluation that cannot pay for
-// them within a limit, as the interpreter itself does, and matches patterns within bounds.
-func bounded(env *cel.Env, limit uint64) interpreter.InterpretableDecoratorV2 {
-	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
-		call, ok := i.(interpreter.InterpretableCall)
-		if !ok {
-			return i, nil
-		}
-		switch name := call.Function(); name {
-		case "matches", "find", "findAll":
-			return boundPattern(call, limit)
-		case operators.Equals, operators.NotEquals:
-			return newCall(call, name, call.Args(), func(args ...ref.Val) ref.Val {
-				switch args[0].(type) {
-				case traits.Mapper, traits.Lister, *types.Optional:
-					afford(limit, comparisonPrice(args))
-				}
-				equal := types.Equal(args[0], args[1])
-				if name == operators.NotEquals {
-					return types.Bool(equal != types.True)
-				}
-				return equal
-			}), nil
-		case operators.In, operators.OldIn:
-			return boundMembership(env, call, limit)
-		case operators.Add:
-			if call.OverloadID() == overloads.AddList || call.OverloadID() == "" {
-				return payFirst(env, call, limit, sumPrice)
-			}
-			return i, nil
-		default:
-			if price, ok := prices[name]; ok {
-				return payFirst(env, call, limit, price)
-			}
-			return i, nil
-		}
-	}
+// bounds are those of the plan of an expression: calls of functions with a price end an evaluation
+// that cannot pay for them within a limit, as the interpreter itself does, and patterns are matched
+// within bounds.
+type bounds struct {
+	env   *cel.Env
+	limit uint64
 }
 
-func newCall(call interpreter.InterpretableCall, name string, args []interpreter.InterpretableV2, do functions.FunctionOp) interpreter.InterpretableV2 {
-	return interpreter.NewCall(call.ID(), name, call.OverloadID(), args, do)
-}
-
-// payFirst returns a call that ends the evaluation unless its price can be paid.
-func payFirst(env *cel.Env, call interpreter.InterpretableCall, limit uint64, price func([]ref.Val) uint64) (interpreter.InterpretableV2, error) {
-	do, err := implementationOf(env, call)
-	if do == nil || err != nil {
-		return call, err
+// decorate implements interpreter.InterpretableDecoratorV2.
+func (b bounds) decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+	call, ok := i.(interpreter.InterpretableCall)
+	if !ok {
+		return i, nil
 	}
-	return newCall(call, call.Function(), call.Args(), func(args ...ref.Val) ref.Val {
-		afford(limit, price(args))
-		return do(args...)
-	}), nil
+	name, overload, args := call.Function(), call.OverloadID(), call.Args()
+	price, priced := prices[name]
+	switch name {
+	case "matches", "find", "findAll":
+		return b.pattern(call)
+	case operators.Equals, operators.NotEquals:
+		return interpreter.NewCall(call.ID(), name, overload, args, func(args ...ref.Val) ref.Val {
+			switch args[0].(type) {
+			case traits.Mapper, traits.Lister, *types.Optional:
+				b.afford(price(args))
+			}
+			equal := types.Equal(args[0], args[1])
+			if name == operators.NotEquals {
+				return types.Bool(equal != types.True)
+			}
+			return equal
+		}), nil
+	case operators.In, operators.OldIn:
+		// Lists of constants become sets, in which a value is found at once, and which cost nothing: there,
+		// the cost is that of the value, as all of it is read.
+		_, constantValue := args[0].(interpreter.InterpretableConst)
+		_, constantList := args[1].(interpreter.InterpretableConst)
+		if constantList && overload == overloads.InList {
+			if constantValue {
+				return call, nil
+			}
+			value := interpreter.NewCall(args[0].ID(), readText, "", []interpreter.InterpretableV2{args[0]}, func(args ...ref.Val) ref.Val {
+				b.afford(textPrice(args[0]))
+				return args[0]
+			})
+			args = []interpreter.InterpretableV2{value, args[1]}
+		}
+	case operators.Add:
+		price, priced = sumPrice, overload == overloads.AddList || overload == ""
+	}
+	if priced {
+		return b.payFirst(call, args, price), nil
+	}
+	return call, nil
 }
 
 // afford ends the evaluation if a call costs more than all of it may.
-func afford(limit, cost uint64) {
-	if cost > limit {
+func (b bounds) afford(cost uint64) {
+	if cost > b.limit {
 		panic(interpreter.EvalCancelledError{Cause: interpreter.CostLimitExceeded, Message: tooCostly})
 	}
 }
 
-// boundMembership bounds the search of a value in a list. Lists of constants become
-// sets, in which it is found at once, and which cost nothing: there, the cost is that of the
-// value, as all of it is read.
-func boundMembership(env *cel.Env, call interpreter.InterpretableCall, limit uint64) (interpreter.InterpretableV2, error) {
-	args := call.Args()
-	if _, ok := args[1].(interpreter.InterpretableConst); !ok || call.OverloadID() != overloads.InList {
-		return payFirst(env, call, limit, membershipPrice)
-	}
-	do, err := implementationOf(env, call)
-	if _, ok := args[0].(interpreter.InterpretableConst); ok || do == nil || err != nil {
-		return call, err
-	}
-	value := interpreter.NewCall(args[0].ID(), readText, "", args[:1:1], func(args ...ref.Val) ref.Val {
-		afford(limit, textPrice(args[0]))
-		return args[0]
-	})
-	return newCall(call, call.Function(), []interpreter.InterpretableV2{value, args[1]}, do), nil
-}
-
-// implementationOf returns the implementation of a call: that of its overload, or
-// that of the function for all arguments. It is nil for none.
-func implementationOf(env *cel.Env, call interpreter.InterpretableCall) (functions.FunctionOp, error) {
-	bindings, err := env.Functions()[call.Function()].Bindings()
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range []string{call.OverloadID(), call.Function()} {
-		for _, o := range bindings {
-			if o.Operator == name {
-				return func(args ...ref.Val) ref.Val {
-					switch {
-					case len(args) == 1 && o.Unary != nil:
-						return o.Unary(args[0])
-					case len(args) == 2 && o.Binary != nil:
-						return o.Binary(args[0], args[1])
-					case o.Function != nil:
-						return o.Function(args...)
-					default:
-						return types.NoSuchOverloadErr()
-					}
-				}, nil
-			}
+// payFirst returns a call with arguments that ends the evaluation unless its price can be paid. It
+// calls the implementation of its overload, or that of the function for all arguments, which comes last.
+func (b bounds) payFirst(call interpreter.InterpretableCall, args []interpreter.InterpretableV2, price func([]ref.Val) uint64) interpreter.InterpretableV2 {
+	name, overload := call.Function(), call.OverloadID()
+	bindings, _ := b.env.Functions()[name].Bindings() // an error would have ended the planning
+	for _, do := range bindings {
+		if do.Operator == overload || do.Operator == name {
+			return interpreter.NewCall(call.ID(), name, overload, args, func(args ...ref.Val) ref.Val {
+				b.afford(price(args))
+				switch {
+				case len(args) == 1 && do.Unary != nil:
+					return do.Unary(args[0])
+				case len(args) == 2 && do.Binary != nil:
+					return do.Binary(args[0], args[1])
+				default:
+					return do.Function(args...)
+				}
+			})
 		}
 	}
-	return nil, nil
+	return call
 }
 
-// boundPattern replaces a call that matches a pattern. A constant pattern is compiled
+// pattern replaces a call that matches a pattern. A constant pattern is compiled
 // here, once, and an error of it is one of the expression. The overload of such a call is
 // its number of steps.
-func boundPattern(call interpreter.InterpretableCall, limit uint64) (interpreter.InterpretableV2, error) {
+func (b bounds) pattern(call interpreter.InterpretableCall) (interpreter.InterpretableV2, error) {
 	var constant *regexp.Regexp
 	overload := ""
 	if value, ok := call.Args()[1].(interpreter.InterpretableConst); ok {
@@ -151,28 +126,27 @@ func boundPattern(call interpreter.InterpretableCall, limit uint64) (interpreter
 	}
 	name := call.Function()
 	return interpreter.NewCall(call.ID(), boundedPrefix+name, overload, call.Args(), func(args ...ref.Val) ref.Val {
-		text, ok := args[0].(types.String)
-		if !ok {
-			return types.MaybeNoSuchOverloadErr(args[0])
+		for _, arg := range args[:2] {
+			if _, ok := arg.(types.String); !ok {
+				return types.MaybeNoSuchOverloadErr(arg)
+			}
 		}
 		pattern := constant
 		if pattern == nil {
-			source, ok := args[1].(types.String)
-			if !ok {
-				return types.MaybeNoSuchOverloadErr(args[1])
-			}
-			afford(limit, units(len(source))*costOfStep)
+			source := textOf(args, 1)
+			b.afford(units(len(source)) * costOfStep)
 			var err error
-			if pattern, err = compilePattern(string(source)); err != nil {
+			if pattern, err = compilePattern(source); err != nil {
 				return types.WrapErr(err)
 			}
 		}
-		afford(limit, patternPrice(name, overload, args))
-		return match(name, pattern, string(text), args)
+		b.afford(patternPrice(name, overload, args))
+		return match(name, pattern, args)
 	}), nil
 }
 
-func match(name string, pattern *regexp.Regexp, text string, args []ref.Val) ref.Val {
+func match(name string, pattern *regexp.Regexp, args []ref.Val) ref.Val {
+	text := textOf(args, 0)
 	switch name {
 	case "matches":
 		return types.Bool(pattern.MatchString(text))
@@ -181,11 +155,10 @@ func match(name string, pattern *regexp.Regexp, text string, args []ref.Val) ref
 	}
 	most := -1
 	if len(args) > 2 {
-		limit, ok := intOf(args, 2)
-		if !ok {
+		var ok bool
+		if most, ok = intOf(args, 2); !ok {
 			return types.MaybeNoSuchOverloadErr(args[2])
 		}
-		most = limit
 	}
 	return types.NewStringList(types.DefaultTypeAdapter, pattern.FindAllString(text, most))
 }

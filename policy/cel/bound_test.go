@@ -41,7 +41,7 @@ func TestAPatternWeighsWhatItCompilesToD01(t *testing.T) {
 	require.GreaterOrEqual(t, stepsOf("abc"), 3)
 	require.Equal(t, 1, stepsOf("("), "what makes no sense is not matched")
 	args := []ref.Val{types.String(strings.Repeat("a", 1000)), types.String("a"), types.Int(5)}
-	found := matchPrice("find", 1, args)
-	require.Greater(t, matchPrice("findAll", 1, args[:2]), found+1000)
-	require.Equal(t, found+5, matchPrice("findAll", 1, args))
+	found := patternPrice("find", "1", args)
+	require.Greater(t, patternPrice("findAll", "1", args[:2]), found+1000)
+	require.Equal(t, found+5, patternPrice("findAll", "1", args))
 }

@@ -72,34 +72,35 @@ func Compile(place Place, text string, result Type) (*Program, error) {
 func compile(env *cel.Env, text string, result Type) (*Program, error) {
 	switch {
 	case strings.TrimSpace(text) == "":
-		return nil, &Error{Problem: "is empty"}
+		return nil, &Error{problem: "is empty"}
 	case len(text) > maxLength:
-		return nil, &Error{Problem: fmt.Sprintf("is %d bytes long, of which %d are allowed", len(text), maxLength)}
+		return nil, &Error{problem: fmt.Sprintf("is %d bytes long, of which %d are allowed", len(text), maxLength)}
 	case !utf8.ValidString(text):
-		return nil, &Error{Problem: "is not UTF-8"}
+		return nil, &Error{problem: "is not UTF-8"}
 	}
 	parsed, issues := env.Parse(text)
 	if issues.Err() != nil {
-		return nil, firstOf(issues.Errors(), text, env)
+		return nil, firstOf(issues, text, env)
 	}
 	if err := tooLarge(env, parsed.NativeRep()); err != nil {
 		return nil, err
 	}
 	ast, issues := env.Check(parsed)
 	if issues.Err() != nil {
-		return nil, firstOf(issues.Errors(), text, env)
+		return nil, firstOf(issues, text, env)
 	}
 	if is := ast.OutputType(); !is.IsExactType(result) {
 		wanted := cel.FormatCELType(result)
 		problem := "has to be a " + wanted + ", and is a " + cel.FormatCELType(is)
-		if is.Kind() == cel.DynType.Kind() {
+		if is.Kind() == cel.DynKind {
 			problem += ": compare it with something, or write " + wanted + "(...) around it"
 		}
-		return nil, &Error{Problem: problem}
+		return nil, &Error{problem: problem}
 	}
-	p := &Program{env: env, ast: ast, uses: usesOf(ast), projections: projectionsOf(ast)}
+	reads := projectionsOf(ast)
+	p := &Program{env: env, ast: ast, uses: usesOf(reads), projections: reads}
 	if _, err := p.within(costPerExpression); err != nil {
-		return nil, &Error{Problem: short(err.Error())} // a constant that makes no sense, such as a pattern
+		return nil, &Error{problem: short(err.Error())} // a constant that makes no sense, such as a pattern
 	}
 	for level, limit := range limits {
 		p.plans[level] = sync.OnceValues(func() (cel.Program, error) { return p.within(limit) })
@@ -115,34 +116,36 @@ func (p *Program) within(cost uint64) (cel.Program, error) {
 	return p.env.Program(p.ast,
 		cel.CostLimit(cost),
 		cel.CostTracking(&costs{}),
-		cel.CustomDecoratorV2(bounded(p.env, cost)),
+		cel.CustomDecoratorV2(bounds{p.env, cost}.decorate),
 		cel.InterruptCheckFrequency(checkFrequency),
 	)
 }
 
-// firstOf returns the first error in the text, and says how many more there are.
-func firstOf(all []*common.Error, text string, env *cel.Env) *Error {
+// firstOf returns the first error in the text, and says how many more there are. For a misspelt variable
+// it lists those that an expression sees.
+func firstOf(issues *cel.Issues, text string, env *cel.Env) *Error {
+	all := issues.Errors()
 	first := slices.MinFunc(all, func(a, b *common.Error) int {
-		return cmp.Or(cmp.Compare(a.Location.Line(), b.Location.Line()), cmp.Compare(a.Location.Column(), b.Location.Column()))
+		return cmp.Or(a.Location.Line()-b.Location.Line(), a.Location.Column()-b.Location.Column())
 	})
 	problem := short(strings.TrimSuffix(first.Message, " (in container '')"))
-	if strings.HasPrefix(problem, "undeclared reference") && !isCall(text, first.Location) {
-		problem += "; seen here are " + visible(env)
+	if strings.HasPrefix(problem, "undeclared reference") {
+		line, found := common.NewTextSource(text).Snippet(first.Location.Line())
+		if !found || !strings.HasPrefix(string([]rune(line)[first.Location.Column():]), "(") { // which is where a call opens
+			var seen []string
+			for _, v := range env.Variables() {
+				if !strings.Contains(v.Name(), ".") && v.Type().Kind() != cel.TypeKind {
+					seen = append(seen, v.Name())
+				}
+			}
+			slices.Sort(seen)
+			problem += "; seen here are " + strings.Join(seen, ", ")
+		}
 	}
 	if more := len(all) - 1; more > 0 {
 		problem += fmt.Sprintf(" (and %d more)", more)
 	}
-	return errorAt(first.Location, problem)
-}
-
-// isCall reports whether a location is that of a call, which is where it opens.
-func isCall(text string, at common.Location) bool {
-	lines := strings.Split(text, "\n")
-	if at.Line() < 1 || at.Line() > len(lines) {
-		return false
-	}
-	line := []rune(lines[at.Line()-1])
-	return at.Column() >= 0 && at.Column() < len(line) && line[at.Column()] == '('
+	return &Error{first.Location, problem}
 }
 
 // short returns a message in a line that fits into a status or a denial: messages of
@@ -153,11 +156,7 @@ func short(message string) string {
 	if len(message) <= most {
 		return message
 	}
-	cut := most
-	for !utf8.RuneStart(message[cut]) {
-		cut--
-	}
-	return message[:cut] + "..."
+	return strings.ToValidUTF8(message[:most], "") + "..." // without the letter that was cut
 }
 
 // Variables beside those of a ValidatingAdmissionPolicy.
@@ -180,11 +179,34 @@ var oldest = version.MajorMinor(1, 34)
 // objects, and a look costs nanoseconds.
 const checkFrequency = 8
 
-// environments builds the environments when the first expression needs one.
-var environments = sync.OnceValue(func() [OfRequest + 1]*environment.EnvSet {
-	var sets [OfRequest + 1]*environment.EnvSet
+// environments builds the environments when the first expression needs one: that of Kubernetes, with the
+// additions of each place.
+var environments = sync.OnceValue(func() (sets [OfRequest + 1]*environment.EnvSet) {
 	for place := range sets {
-		set, err := environment.MustBaseEnvSet(oldest).Extend(options(Place(place)))
+		request, namespace := admissioncel.BuildRequestType(), admissioncel.BuildNamespaceType()
+		types := []*apiservercel.DeclType{request, namespace}
+		variables := map[string]*cel.Type{
+			admissioncel.ObjectVarName:                    cel.DynType,
+			admissioncel.OldObjectVarName:                 cel.DynType,
+			admissioncel.RequestVarName:                   request.CelType(),
+			admissioncel.NamespaceVarName:                 namespace.CelType(),
+			admissioncel.AuthorizerVarName:                library.AuthorizerType,
+			admissioncel.RequestResourceAuthorizerVarName: library.ResourceCheckType,
+		}
+		switch Place(place) {
+		case OfToleration:
+			types = append(types, tolerationType)
+			variables[tolerationVar], variables[podVar], variables[claimVar] = tolerationType.CelType(), cel.DynType, cel.DynType
+		case OfTaint:
+			types = append(types, taintType)
+			variables[taintVar], variables[operationVar] = taintType.CelType(), cel.StringType
+		case OfRequest:
+		}
+		options := environment.VersionedOptions{IntroducedVersion: version.MajorMinor(1, 0), DeclTypes: types} // in every version
+		for name, of := range variables {
+			options.EnvOptions = append(options.EnvOptions, cel.Variable(name, of))
+		}
+		set, err := environment.MustBaseEnvSet(oldest).Extend(options)
 		if err != nil {
 			panic("build the CEL environment: " + err.Error()) // a test builds them all
 		}
@@ -192,47 +214,3 @@ var environments = sync.OnceValue(func() [OfRequest + 1]*environment.EnvSet {
 	}
 	return sets
 })
-
-// options are the additions of a place to the environment of Kubernetes.
-func options(place Place) environment.VersionedOptions {
-	request, namespace := admissioncel.BuildRequestType(), admissioncel.BuildNamespaceType()
-	o := environment.VersionedOptions{
-		IntroducedVersion: version.MajorMinor(1, 0), // in every version
-		EnvOptions: []cel.EnvOption{
-			cel.Variable(admissioncel.ObjectVarName, cel.DynType),
-			cel.Variable(admissioncel.OldObjectVarName, cel.DynType),
-			cel.Variable(admissioncel.RequestVarName, request.CelType()),
-			cel.Variable(admissioncel.NamespaceVarName, namespace.CelType()),
-			cel.Variable(admissioncel.AuthorizerVarName, library.AuthorizerType),
-			cel.Variable(admissioncel.RequestResourceAuthorizerVarName, library.ResourceCheckType),
-		},
-		DeclTypes: []*apiservercel.DeclType{request, namespace},
-	}
-	switch place {
-	case OfToleration:
-		o.DeclTypes = append(o.DeclTypes, tolerationType)
-		o.EnvOptions = append(o.EnvOptions,
-			cel.Variable(tolerationVar, tolerationType.CelType()),
-			cel.Variable(podVar, cel.DynType),
-			cel.Variable(claimVar, cel.DynType))
-	case OfTaint:
-		o.DeclTypes = append(o.DeclTypes, taintType)
-		o.EnvOptions = append(o.EnvOptions,
-			cel.Variable(taintVar, taintType.CelType()),
-			cel.Variable(operationVar, cel.StringType))
-	case OfRequest:
-	}
-	return o
-}
-
-// visible lists the variables of an expression, for the message about a misspelt one.
-func visible(env *cel.Env) string {
-	var names []string
-	for _, v := range env.Variables() {
-		if !strings.Contains(v.Name(), ".") && v.Type().Kind() != cel.TypeType.Kind() {
-			names = append(names, v.Name())
-		}
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
-}

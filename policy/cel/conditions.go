@@ -23,11 +23,11 @@ type Conditions struct {
 	uses       Uses
 }
 
-// condition has either a program or the error of its expression.
+// condition has either a program or the failure of its expression.
 type condition struct {
 	name    string
 	program *Program
-	err     error
+	failure error
 }
 
 // CompileConditions compiles matchConditions. Those with a fault (ValidateConditions)
@@ -37,10 +37,12 @@ func CompileConditions(conditions []admissionregistrationv1.MatchCondition) Cond
 	var c Conditions
 	for i := range conditions {
 		program, err := Compile(OfRequest, conditions[i].Expression, Bool)
-		c.conditions = append(c.conditions, condition{conditions[i].Name, program, err})
-		if err == nil {
+		if err != nil {
+			err = &FailedError{"does not compile: " + err.Error()}
+		} else {
 			c.uses = c.uses.with(program.uses)
 		}
+		c.conditions = append(c.conditions, condition{conditions[i].Name, program, err})
 	}
 	return c
 }
@@ -58,11 +60,16 @@ func (c Conditions) Uses() Uses { return c.uses }
 func (c Conditions) Match(ctx context.Context, review *Review) (bool, error) {
 	var fault, failure error
 	for i := range c.conditions {
-		holds, err := c.conditions[i].holds(ctx, review)
-		switch {
+		one := &c.conditions[i]
+		holds, err := false, one.failure
+		if err == nil {
+			holds, err = one.program.Bool(ctx, review, nil)
+		}
+		switch failed := (*FailedError)(nil); {
 		case err == nil && !holds:
 			return false, nil
-		case errors.As(err, new(*FailedError)):
+		case errors.As(err, &failed):
+			err = &FailedError{"the condition " + strconv.Quote(one.name) + ": " + failed.Problem}
 			failure = cmp.Or(failure, err)
 		default:
 			fault = cmp.Or(fault, err)
@@ -70,17 +77,6 @@ func (c Conditions) Match(ctx context.Context, review *Review) (bool, error) {
 	}
 	err := cmp.Or(fault, failure)
 	return err == nil, err
-}
-
-func (c *condition) holds(ctx context.Context, review *Review) (bool, error) {
-	if c.err != nil {
-		return false, &FailedError{Problem: "the condition " + strconv.Quote(c.name) + ": does not compile: " + c.err.Error()}
-	}
-	holds, err := c.program.Bool(ctx, review, nil)
-	if failed := (*FailedError)(nil); errors.As(err, &failed) {
-		return false, &FailedError{Problem: "the condition " + strconv.Quote(c.name) + ": " + failed.Problem}
-	}
-	return holds, err
 }
 
 // ValidateConditions returns the errors of matchConditions: names, and

@@ -1,13 +1,11 @@
 package cel
 
 import (
-	"errors"
 	"math"
 	"math/bits"
 	"strconv"
 	"strings"
 
-	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
@@ -48,7 +46,7 @@ const (
 )
 
 // errExhausted is the failure of an expression that its review cannot pay for.
-var errExhausted = &FailedError{Problem: exhausted}
+var errExhausted = &FailedError{exhausted}
 
 // squared is the cost at which half of the time goes into counting it.
 const squared = 2_000
@@ -66,21 +64,12 @@ const little = len(limits) - 1
 // affordable returns the limit of the next evaluation: the highest that does not
 // take more than the rest of the budget, if there is one.
 func (r *Review) affordable() (level int, ok bool) {
-	left := costPerReview - min(r.spent, costPerReview)
 	for level, limit := range limits {
-		if taken(limit) <= left {
+		if r.spent+taken(limit) <= costPerReview {
 			return level, true
 		}
 	}
 	return 0, false
-}
-
-// takenBy returns what an evaluation takes of a budget: as much as its limit does if its cost is not known.
-func takenBy(details *cel.EvalDetails, limit uint64) uint64 {
-	if cost := details.ActualCost(); cost != nil {
-		return taken(min(*cost, limit))
-	}
-	return taken(limit)
 }
 
 // prices are the costs of the functions that can take more time or memory than their
@@ -219,8 +208,8 @@ func quantityPrice(args []ref.Val) uint64 {
 		return unaffordable
 	}
 	if e := strings.LastIndexAny(text, "eE"); e >= 0 {
-		exponent, err := strconv.Atoi(text[e+1:])
-		if errors.Is(err, strconv.ErrRange) || err == nil && max(exponent, -exponent) > maxQuantityExponent {
+		exponent, _ := strconv.Atoi(text[e+1:]) // of a number that does not fit, the largest or the smallest that does
+		if exponent > maxQuantityExponent || exponent < -maxQuantityExponent {
 			return unaffordable
 		}
 	}
@@ -267,29 +256,26 @@ const perStep = 0.25
 // costOfStep is the cost of compiling one step of a pattern.
 const costOfStep = 4
 
-// patternPrice is the cost of a call that matches a pattern. Overload is the number of steps of a
-// constant pattern.
+// patternPrice is the cost of a call that matches a text with a pattern. Overload is the number of
+// steps of a constant pattern; another one is compiled first. The function findAll makes a list of as
+// many texts as it may find.
 func patternPrice(name, overload string, args []ref.Val) uint64 {
+	cost := uint64(1)
 	steps, err := strconv.Atoi(overload)
-	if err == nil {
-		return matchPrice(name, steps, args)
+	if err != nil {
+		steps = stepsOf(textOf(args, 1))
+		cost += units(steps) * costOfStep
 	}
-	steps = stepsOf(textOf(args, 1))
-	return units(steps)*costOfStep + matchPrice(name, steps, args)
-}
-
-// matchPrice is the cost of matching a text with a pattern of a number of steps. The function
-// findAll makes a list of as many texts as it may find.
-func matchPrice(name string, steps int, args []ref.Val) uint64 {
 	length := len(textOf(args, 0))
-	cost := 1 + uint64(math.Ceil(float64(1+length)*perByte*float64(steps)*perStep))
-	if name != "findAll" {
-		return cost
+	cost += uint64(math.Ceil(float64(1+length) * perByte * float64(steps) * perStep))
+	if name == "findAll" {
+		most, ok := intOf(args, 2)
+		if !ok || most < 0 {
+			most = length + 1
+		}
+		cost += units(min(most, length+1))
 	}
-	if most, ok := intOf(args, 2); ok && most >= 0 {
-		return cost + units(min(most, length+1))
-	}
-	return cost + units(length+1)
+	return cost
 }
 
 // units is the cost of a number of things of which each costs one.
@@ -367,19 +353,15 @@ func (m *meter) read(value ref.Val) {
 		switch native := value.Value().(type) {
 		case map[string]any, []any:
 			m.readJSON(native)
-		default:
-			m.readElements(value)
+			return
 		}
-	}
-}
-
-func (m *meter) readElements(of ref.Val) {
-	mapper, isMap := of.(traits.Mapper)
-	for it := of.(traits.Iterable).Iterator(); it.HasNext() == types.True && m.total < m.limit; {
-		element := it.Next()
-		m.read(element)
-		if isMap {
-			m.read(mapper.Get(element))
+		mapper, isMap := value.(traits.Mapper)
+		for it := value.(traits.Iterable).Iterator(); it.HasNext() == types.True && m.total < m.limit; {
+			element := it.Next()
+			m.read(element)
+			if isMap {
+				m.read(mapper.Get(element))
+			}
 		}
 	}
 }

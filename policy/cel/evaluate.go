@@ -11,6 +11,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/utils/ptr"
 )
 
 // Bool evaluates an expression of type Bool. The error is a *FailedError where the
@@ -34,11 +35,11 @@ func (p *Program) Text(ctx context.Context, review *Review, judged *Judged) (str
 	text := strings.TrimSpace(string(result))
 	switch {
 	case text == "":
-		return "", &FailedError{Problem: "the text is empty"}
+		return "", &FailedError{"the text is empty"}
 	case len(text) > celconfig.MaxEvaluatedMessageExpressionSizeBytes:
-		return "", &FailedError{Problem: fmt.Sprintf("the text is longer than %d bytes", celconfig.MaxEvaluatedMessageExpressionSizeBytes)}
+		return "", &FailedError{fmt.Sprintf("the text is longer than %d bytes", celconfig.MaxEvaluatedMessageExpressionSizeBytes)}
 	case strings.ContainsAny(text, "\r\n"):
-		return "", &FailedError{Problem: "the text has more than one line"}
+		return "", &FailedError{"the text has more than one line"}
 	}
 	return text, nil
 }
@@ -53,36 +54,41 @@ func (p *Program) evaluate(ctx context.Context, review *Review, judged *Judged) 
 	if judged == nil {
 		judged = &Judged{}
 	}
-	evaluation := p.evaluationOf(judged)
-	if kept, ok := review.shared().answers.of(&evaluation); ok {
+	main, evaluation := review.shared(), evaluation{program: p}
+	if p.uses.Object {
+		evaluation.pod, evaluation.claim = extractOf(judged.Pod), extractOf(judged.Claim)
+	}
+	if p.uses.Judged { // otherwise it is evaluated once for all tolerations
+		evaluation.fields, evaluation.operation = fieldsOf(judged), judged.Operation
+	}
+	if kept, ok := main.answers.of(&evaluation); ok {
 		return kept.value, kept.err
 	}
-	value, err := p.run(ctx, review, judged)
-	review.keep(&evaluation, value, err)
+	value, err := p.run(review, &scope{ctx: ctx, program: p, review: main, judged: judged})
+	main.answers.keep(&evaluation, answer{value, err})
 	return value, err
 }
 
 // run evaluates as much as the review can pay for: at once what costs as little as most expressions
 // do, and what costs more when it has a turn.
-func (p *Program) run(ctx context.Context, review *Review, judged *Judged) (ref.Val, error) {
+func (p *Program) run(review *Review, variables *scope) (ref.Val, error) {
+	main := variables.review
 	level, ok := review.affordable()
 	if !ok {
 		return nil, errExhausted
 	}
-	main := review.shared()
 	if main.spentAtOnce <= costAtOnce {
-		value, cost, err := p.attempt(&scope{ctx: ctx, program: p, review: review, judged: judged}, little)
+		value, cost, err := p.attempt(variables, little)
 		main.spentAtOnce += cost
 		if level == little || !errors.Is(err, errExhausted) {
 			review.spent += cost
 			return value, err
 		}
 	}
-	if err := main.Turns.take(ctx, !main.hadTurn); err != nil {
+	if err := main.Turns.take(variables.ctx, !main.hadTurn); err != nil {
 		return nil, err
 	}
-	main.hadTurn = true
-	variables := &scope{ctx: ctx, program: p, review: review, judged: judged, turns: main.Turns}
+	main.hadTurn, variables.turns = true, main.Turns
 	defer variables.leave()
 	value, cost, err := p.attempt(variables, level)
 	review.spent += cost
@@ -95,7 +101,7 @@ func (p *Program) attempt(variables *scope, level int) (ref.Val, uint64, error) 
 	if err != nil {
 		return nil, 0, fmt.Errorf("plan expression: %w", err)
 	}
-	values := &variables.review.shared().seen
+	values := &variables.review.seen
 	values.misread = ""
 	var value ref.Val
 	var details *cel.EvalDetails
@@ -104,20 +110,20 @@ func (p *Program) attempt(variables *scope, level int) (ref.Val, uint64, error) 
 	} else {
 		value, details, err = program.ContextEval(variables.ctx, variables)
 	}
-	cost := takenBy(details, limits[level])
-	if fault := variables.fault(); fault != nil {
+	cost := taken(min(ptr.Deref(details.ActualCost(), limits[level]), limits[level])) // as much as its limit if it is not known
+	switch fault := errors.Join(variables.unreadable, variables.unauthorized); {
+	case fault != nil:
 		return nil, cost, fmt.Errorf("evaluate expression: %w", fault)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, cost, p.failure(variables.ctx, err, level)
-	}
-	if values.misread != "" {
-		return nil, cost, &FailedError{Problem: values.misread}
+	case values.misread != "":
+		return nil, cost, &FailedError{values.misread}
 	}
 	return value, cost, nil
 }
 
-// failure tells the failures of an expression from faults.
+// failure tells the failures of an expression from faults, and says where in the text they are, if that is
+// known.
 func (p *Program) failure(ctx context.Context, err error, level int) error {
 	if ctx.Err() != nil && errors.Is(err, interpreter.InterruptError{}) {
 		return ended(ctx)
@@ -126,26 +132,19 @@ func (p *Program) failure(ctx context.Context, err error, level int) error {
 		if level > 0 {
 			return errExhausted
 		}
-		return &FailedError{Problem: tooCostly}
+		return &FailedError{tooCostly}
 	}
 	message := err.Error()
 	if strings.HasPrefix(message, "internal error:") { // the prefix of a recovered panic
 		return fmt.Errorf("evaluate expression: %w", err)
 	}
-	return &FailedError{Problem: short(message) + p.at(err)}
-}
-
-// at returns where in the text an error came from, if that is known.
-func (p *Program) at(err error) string {
-	value := (*types.Err)(nil)
-	if !errors.As(err, &value) || value.NodeID() == 0 {
-		return ""
+	problem := short(message)
+	if value := (*types.Err)(nil); errors.As(err, &value) {
+		if position := positionOf(p.ast.NativeRep().SourceInfo().GetStartLocation(value.NodeID())); position != "" {
+			problem += " (" + position + ")"
+		}
 	}
-	location := p.ast.NativeRep().SourceInfo().GetStartLocation(value.NodeID())
-	if location.Line() < 1 || location.Column() < 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (line %d, column %d)", location.Line(), location.Column()+1)
+	return &FailedError{problem}
 }
 
 func ended(ctx context.Context) error {

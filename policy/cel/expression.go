@@ -2,12 +2,11 @@ package cel
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
-	"github.com/google/cel-go/common/ast"
 	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
 )
 
@@ -38,25 +37,25 @@ var (
 
 // Error says why an expression does not compile.
 type Error struct {
-	// Line and Column are where, counted from 1; both are 0 where it is the whole.
-	Line, Column int
-	Problem      string
+	// at is where in the text; nil where it is the whole.
+	at      common.Location
+	problem string
 }
 
-// errorAt returns the error of a problem at a location, or of the whole if that is not known.
-func errorAt(location common.Location, problem string) *Error {
-	if location.Line() < 1 || location.Column() < 0 {
-		return &Error{Problem: problem}
-	}
-	return &Error{Line: location.Line(), Column: location.Column() + 1, Problem: problem}
-}
-
-// Error returns the position and the problem.
+// Error returns the position, if that is known, and the problem.
 func (e *Error) Error() string {
-	if e.Line == 0 {
-		return e.Problem
+	if position := positionOf(e.at); position != "" {
+		return position + ": " + e.problem
 	}
-	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Problem)
+	return e.problem
+}
+
+// positionOf returns where in the text a location is, counted from 1; empty if that is not known.
+func positionOf(location common.Location) string {
+	if location == nil || location.Line() < 1 || location.Column() < 0 {
+		return ""
+	}
+	return fmt.Sprintf("line %d, column %d", location.Line(), location.Column()+1)
 }
 
 // FailedError says why an expression that compiles gave no result: a field that is
@@ -80,8 +79,7 @@ type Uses struct {
 	Judged bool
 	// Namespace is set if it reads namespaceObject.
 	Namespace bool
-	// Request are the fields of request that it reads, sorted. Without Requester it
-	// reads no others.
+	// Request are the fields of request that it reads, sorted; none if it reads request as a whole.
 	Request []string
 }
 
@@ -97,35 +95,19 @@ func (u Uses) with(other Uses) Uses {
 	}
 }
 
-// variableOf returns the variable that an identifier stands for. One of a macro that is called
-// like one of ours counts as ours, which errs to the safe side; ours is then written with a dot
-// before it, which stays in the checked expression.
-func variableOf(ident ast.NavigableExpr) string { return strings.TrimPrefix(ident.AsIdent(), ".") }
-
-// usesOf returns what a checked expression reads.
-func usesOf(checked *cel.Ast) Uses {
-	var uses Uses
-	root := ast.NavigateAST(checked.NativeRep())
-	for _, e := range ast.MatchDescendants(root, ast.KindMatcher(ast.IdentKind)) {
-		switch variableOf(e) {
-		case admissioncel.ObjectVarName, admissioncel.OldObjectVarName, podVar, claimVar:
-			uses.Object = true
-		case tolerationVar, taintVar, operationVar:
-			uses.Judged = true
-		case admissioncel.NamespaceVarName:
-			uses.Namespace = true
-		case admissioncel.AuthorizerVarName, admissioncel.RequestResourceAuthorizerVarName:
-			uses.Requester = true
-		case admissioncel.RequestVarName:
-			field, _, one := selected(e)
-			if !one || field == "userInfo" {
-				uses.Requester = true
-			}
-			if one && !slices.Contains(uses.Request, field) {
-				uses.Request = append(uses.Request, field)
-			}
-		}
+// usesOf returns what an expression reads that reads parts of variables.
+func usesOf(reads map[string]projection) Uses {
+	anyOf := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { _, read := reads[name]; return read })
 	}
-	slices.Sort(uses.Request)
-	return uses
+	request := reads[admissioncel.RequestVarName].parts
+	_, user := request["userInfo"]
+	return Uses{
+		Requester: user || anyOf(admissioncel.AuthorizerVarName, admissioncel.RequestResourceAuthorizerVarName) ||
+			anyOf(admissioncel.RequestVarName) && request == nil,
+		Object:    anyOf(admissioncel.ObjectVarName, admissioncel.OldObjectVarName, podVar, claimVar),
+		Judged:    anyOf(tolerationVar, taintVar, operationVar),
+		Namespace: anyOf(admissioncel.NamespaceVarName),
+		Request:   slices.Sorted(maps.Keys(request)),
+	}
 }

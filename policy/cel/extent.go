@@ -35,17 +35,17 @@ const (
 func tooLarge(env *cel.Env, parsed *celast.AST) *Error {
 	nodes := celast.NodeCount(parsed)
 	if nodes > maxNodes {
-		return &Error{Problem: fmt.Sprintf("has %d parts when its macros are written out, of which %d are allowed", nodes, maxNodes)}
+		return &Error{problem: fmt.Sprintf("has %d parts when its macros are written out, of which %d are allowed", nodes, maxNodes)}
 	}
 	s := sizer{functions: env.Functions(), variables: map[string]int{}}
 	s.extent(parsed.Expr())
 	switch {
 	case s.parameters*nodes > maxSteps:
-		return &Error{Problem: fmt.Sprintf("has %d calls, lists and maps that may be of any type in %d parts: say it in fewer, such as by one list that is searched", s.parameters, nodes)}
+		return &Error{problem: fmt.Sprintf("has %d calls, lists and maps that may be of any type in %d parts: say it in fewer, such as by one list that is searched", s.parameters, nodes)}
 	case s.beyond == 0:
 		return nil
 	}
-	return errorAt(parsed.SourceInfo().GetStartLocation(s.beyond), fmt.Sprintf("makes lists and maps of lists and maps: a type may have %d parts", maxExtent))
+	return &Error{parsed.SourceInfo().GetStartLocation(s.beyond), fmt.Sprintf("makes lists and maps of lists and maps: a type may have %d parts", maxExtent)}
 }
 
 // sizer finds how many parts the types of an expression have at most, without the steps that
@@ -129,14 +129,11 @@ func (s *sizer) comprehension(c celast.ComprehensionExpr) int {
 
 // call returns the extent of the largest result that an overload may have.
 func (s *sizer) call(c celast.CallExpr) int {
-	name, args := c.FunctionName(), c.Args()
+	name, args := strings.TrimPrefix(c.FunctionName(), "."), c.Args()
 	if c.IsMemberFunction() {
 		// In lists.range(5) the parser sees a method of lists.
-		qualified := ""
-		if c.Target().Kind() == celast.IdentKind {
-			qualified = c.Target().AsIdent() + "." + name
-		}
-		if s.overloads(qualified) != nil {
+		qualified := strings.TrimPrefix(c.Target().AsIdent(), ".") + "." + name
+		if _, ok := s.functions[qualified]; ok {
 			name = qualified
 		} else {
 			args = append([]celast.Expr{c.Target()}, args...)
@@ -150,32 +147,22 @@ func (s *sizer) call(c celast.CallExpr) int {
 		return max(declaredExtent, extents[0])
 	}
 	most := 1
-	for _, o := range s.overloads(name) {
-		if len(o.ArgTypes()) == len(args) {
-			s.parameters += len(o.TypeParams())
-			most = max(most, resultExtent(o, extents))
+	for _, o := range s.functions[name].OverloadDecls() {
+		if len(o.ArgTypes()) != len(args) {
+			continue
 		}
+		s.parameters += len(o.TypeParams())
+		params := map[string]int{}
+		for i, declared := range o.ArgTypes() {
+			// A type parameter has no more parts than an argument has beside its declared ones.
+			bind(declared, max(1, extents[i]-extentOf(declared, nil)+1), params)
+		}
+		most = max(most, extentOf(o.ResultType(), params))
 	}
 	return most
 }
 
-func (s *sizer) overloads(function string) []*decls.OverloadDecl {
-	if declared, ok := s.functions[strings.TrimPrefix(function, ".")]; ok {
-		return declared.OverloadDecls()
-	}
-	return nil
-}
-
-// resultExtent returns the extent of the result of an overload for arguments of extents. A
-// type parameter has no more parts than an argument has beside its declared ones.
-func resultExtent(o *decls.OverloadDecl, args []int) int {
-	params := map[string]int{}
-	for i, declared := range o.ArgTypes() {
-		bind(declared, max(1, args[i]-extentOf(declared, nil)+1), params)
-	}
-	return extentOf(o.ResultType(), params)
-}
-
+// bind sets the extents of the type parameters in a declared type.
 func bind(declared *types.Type, extent int, params map[string]int) {
 	if declared.Kind() == types.TypeParamKind {
 		params[declared.TypeName()] = max(params[declared.TypeName()], extent)

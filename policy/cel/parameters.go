@@ -45,9 +45,8 @@ func (s *seen) markParameters(in any, repeated bool) {
 		}
 	case map[string]any:
 		for name, member := range in {
-			opaque, isObject := member.(map[string]any)
-			given, isGiven := opaque[parametersMember]
-			if name == opaqueMember && isObject && isGiven {
+			opaque, _ := member.(map[string]any)
+			if given, ok := opaque[parametersMember]; ok && name == opaqueMember {
 				adapter := parameterAdapter{seen: s, ambiguous: repeated || hasVariants(given)}
 				opaque[parametersMember] = adapter.NativeToValue(given)
 				continue
@@ -99,7 +98,7 @@ type parameterAdapter struct {
 func (a parameterAdapter) NativeToValue(native any) ref.Val {
 	switch v := native.(type) {
 	case map[string]any:
-		return &parameters{Mapper: types.NewStringInterfaceMap(a, v), adapter: a, members: v}
+		return &parameters{types.NewStringInterfaceMap(a, v), a, v}
 	case []any:
 		return types.NewDynamicList(a, v)
 	default:
@@ -111,68 +110,63 @@ func (a parameterAdapter) NativeToValue(native any) ref.Val {
 // reads it fail.
 type parameters struct {
 	traits.Mapper
+	parameterAdapter
 
-	adapter parameterAdapter
 	members map[string]any
 }
 
-// all notes that any of the parameters may be read.
-func (p *parameters) all() {
-	if p.adapter.ambiguous {
-		p.adapter.seen.misread = ambiguousKeys
+// reads notes that a key is read, or, without a key, that any of them may be.
+func (p *parameters) reads(key ref.Val) {
+	if p.ambiguous {
+		p.seen.misread = ambiguousKeys
 	}
-}
-
-// one notes that a key is read.
-func (p *parameters) one(key ref.Val) {
-	p.all()
 	name, isText := key.(types.String)
 	if _, exact := p.members[string(name)]; exact || !isText {
 		return
 	}
 	for _, other := range slices.Sorted(maps.Keys(p.members)) {
 		if strings.EqualFold(other, string(name)) {
-			p.adapter.seen.misread = fmt.Sprintf("opaque.parameters have the key %s, which a driver may read as %s", short(other), short(string(name)))
+			p.seen.misread = fmt.Sprintf("opaque.parameters have the key %s, which a driver may read as %s", short(other), short(string(name)))
 		}
 	}
 }
 
 // Find implements traits.Mapper.
 func (p *parameters) Find(key ref.Val) (ref.Val, bool) {
-	p.one(key)
+	p.reads(key)
 	return p.Mapper.Find(key)
 }
 
 // Get implements traits.Indexer.
 func (p *parameters) Get(key ref.Val) ref.Val {
-	p.one(key)
+	p.reads(key)
 	return p.Mapper.Get(key)
 }
 
 // Contains implements traits.Container.
 func (p *parameters) Contains(key ref.Val) ref.Val {
-	p.one(key)
+	p.reads(key)
 	return p.Mapper.Contains(key)
 }
 
 // Iterator implements traits.Iterable.
 func (p *parameters) Iterator() traits.Iterator {
-	p.all()
+	p.reads(nil)
 	return p.Mapper.Iterator()
 }
 
 // Size implements traits.Sizer.
 func (p *parameters) Size() ref.Val {
-	p.all()
+	p.reads(nil)
 	return p.Mapper.Size()
 }
 
 // Equal implements ref.Val.
 func (p *parameters) Equal(other ref.Val) ref.Val {
-	p.all()
+	p.reads(nil)
 	if mapper, ok := other.(traits.Mapper); ok {
 		for keys := mapper.Iterator(); keys.HasNext() == types.True; {
-			p.one(keys.Next())
+			p.reads(keys.Next())
 		}
 	}
 	return p.Mapper.Equal(other)

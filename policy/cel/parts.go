@@ -3,9 +3,7 @@ package cel
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
-	"slices"
-	"strconv"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -27,23 +25,32 @@ type projection struct {
 	key   string
 }
 
-// projectionsOf returns what a checked expression reads of each variable.
+// projectionsOf returns what a checked expression reads of each variable. One of a macro that is called
+// like one of ours counts as ours, which errs to the safe side; ours is then written with a dot
+// before it, which stays in the checked expression.
 func projectionsOf(checked *cel.Ast) map[string]projection {
-	of := map[string]parts{}
-	root := ast.NavigateAST(checked.NativeRep())
-	for _, e := range ast.MatchDescendants(root, ast.KindMatcher(ast.IdentKind)) {
-		name := variableOf(e)
-		read, seen := of[name]
-		if !seen {
-			read = parts{}
+	variables := parts{}
+	for _, e := range nodesOf(checked, ast.IdentKind) {
+		path := []string{strings.TrimPrefix(e.AsIdent(), ".")}
+		for name, by := selected(e); by != nil; name, by = selected(by) {
+			path = append(path, name)
 		}
-		of[name] = read.with(pathOf(e))
+		variables.with(path)
 	}
-	projections := map[string]projection{}
-	for name, read := range of {
-		projections[name] = projection{parts: read, key: read.key()}
+	projections := make(map[string]projection, len(variables))
+	for name, read := range variables {
+		p := projection{parts: read}
+		if read != nil {
+			p.key = fmt.Sprintf("%q", read)
+		}
+		projections[name] = p
 	}
 	return projections
+}
+
+// nodesOf returns the nodes of a kind in an expression.
+func nodesOf(expression *cel.Ast, kind ast.ExprKind) []ast.NavigableExpr {
+	return ast.MatchDescendants(ast.NavigateAST(expression.NativeRep()), ast.KindMatcher(kind))
 }
 
 // with returns the parts with all at a path. Nil parts have it.
@@ -59,47 +66,23 @@ func (p parts) with(path []string) parts {
 	return p
 }
 
-func (p parts) key() string {
-	if p == nil {
-		return ""
-	}
-	var key strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(p)) {
-		key.WriteString(strconv.Quote(name) + p[name].key())
-	}
-	return "{" + key.String() + "}"
-}
-
-// pathOf returns the names by which an expression descends from a variable.
-func pathOf(variable ast.NavigableExpr) (path []string) {
-	for {
-		name, parent, ok := selected(variable)
-		if !ok {
-			return path
-		}
-		path, variable = append(path, name), parent
-	}
-}
-
 // selected returns the name of the member that is read of a value, and the expression that reads
-// it. It reports false where the value is read in another way.
-func selected(value ast.NavigableExpr) (name string, by ast.NavigableExpr, ok bool) {
+// it: none where the value is read in another way.
+func selected(value ast.NavigableExpr) (name string, by ast.NavigableExpr) {
 	parent, ok := value.Parent()
-	if !ok {
-		return "", nil, false
+	switch {
+	case !ok:
+		return "", nil
+	case parent.Kind() == ast.SelectKind:
+		return parent.AsSelect().FieldName(), parent
 	}
-	if parent.Kind() == ast.SelectKind {
-		return parent.AsSelect().FieldName(), parent, true
+	switch call := parent.AsCall(); call.FunctionName() {
+	case operators.OptSelect, operators.Index, operators.OptIndex:
+		if text, ok := call.Args()[1].AsLiteral().(types.String); ok {
+			return string(text), parent
+		}
 	}
-	if parent.Kind() != ast.CallKind || !slices.Contains([]string{operators.OptSelect, operators.Index, operators.OptIndex}, parent.AsCall().FunctionName()) {
-		return "", nil, false
-	}
-	args := parent.AsCall().Args()
-	if len(args) != 2 || args[1].Kind() != ast.LiteralKind {
-		return "", nil, false
-	}
-	text, ok := args[1].AsLiteral().(types.String)
-	return string(text), parent, ok
+	return "", nil
 }
 
 // decode decodes the parts of an object in JSON that was parsed before, as kjson does. What is no
@@ -122,18 +105,13 @@ func (p parts) decodeObject(raw []byte) (object map[string]any, ok bool) {
 		return nil, false
 	}
 	object = map[string]any{}
-	rest := raw[1 : len(raw)-1]
-	for {
-		var quoted, colon, value, comma []byte
-		quoted, rest = cut(rest)
-		if len(quoted) == 0 {
-			return object, true
-		}
-		colon, rest = cut(rest)
+	for quoted, rest := cut(raw[1 : len(raw)-1]); len(quoted) > 0; quoted, rest = cut(rest) {
+		var value []byte
+		_, rest = cut(rest) // the colon
 		value, rest = cut(rest)
-		comma, rest = cut(rest)
+		_, rest = cut(rest) // the comma
 		name, ok := unquote(quoted)
-		if !ok || string(colon) != ":" || len(value) == 0 || len(comma) > 0 && string(comma) != "," {
+		if !ok {
 			return nil, false
 		}
 		if within, read := p[string(name)]; read {
@@ -144,6 +122,7 @@ func (p parts) decodeObject(raw []byte) (object map[string]any, ok bool) {
 			object[string(name)] = decoded
 		}
 	}
+	return object, true
 }
 
 // cut cuts the first value, or the comma or colon, off JSON; nothing where there is only white space.
@@ -162,13 +141,10 @@ func cut(text []byte) (first, rest []byte) {
 			depth++
 		case '}', ']':
 			depth--
-		case ',', ':':
-			if i > 0 && depth == 0 {
-				return text[:i], text[i:]
-			}
-		case ' ', '\t', '\r', '\n':
+		case ',', ':', ' ', '\t', '\r', '\n':
 			if depth == 0 {
-				return text[:i], text[i:]
+				end := max(i, 1)
+				return text[:end], text[end:]
 			}
 			continue
 		default:

@@ -35,7 +35,7 @@ type Review struct {
 }
 
 // Aside returns the same review for expressions that refuse nothing: messages, and those of policies
-// that only warn. It shares the kept values and answers, and has a budget of its own, so that
+// that only warn. It shares all but the budget, of which it has its own, so that
 // a message cannot take the budget of an expression that averts a refusal.
 func (r *Review) Aside() *Review {
 	if r == nil || r.main != nil {
@@ -44,11 +44,10 @@ func (r *Review) Aside() *Review {
 	if r.aside == nil {
 		r.aside = &Review{main: r}
 	}
-	r.aside.Request, r.aside.Namespace, r.aside.Authorizer = r.Request, r.Namespace, r.Authorizer
 	return r.aside
 }
 
-// shared is the review that keeps values and answers.
+// shared is the review that holds what both read, and keeps values and answers.
 func (r *Review) shared() *Review {
 	if r.main != nil {
 		return r.main
@@ -59,7 +58,8 @@ func (r *Review) shared() *Review {
 // Judged holds the judged objects by their names in expressions. Nil and empty are
 // null.
 type Judged struct {
-	// Toleration and Taint of a device are in the form of those of a pod and a node.
+	// Toleration and Taint of a device are in the form of those of a pod and a node. At most one of
+	// them is set.
 	Toleration *corev1.Toleration
 	Taint      *corev1.Taint
 	Operation  string
@@ -75,10 +75,10 @@ const maxAnswers = 1_024
 
 // evaluation is an expression and all on which its result may depend within a review.
 type evaluation struct {
-	program           *Program
-	pod, claim        extract
-	toleration, taint fieldValues
-	operation         string
+	program    *Program
+	pod, claim extract
+	fields     fields
+	operation  string
 }
 
 // answer is the result or the failure of an expression. The same evaluation within a
@@ -103,19 +103,18 @@ type firstAnswer struct {
 
 // of returns the answer of an evaluation; false for none.
 func (a *answers) of(e *evaluation) (answer, bool) {
-	if a.first == nil {
-		return answer{}, false
-	}
-	if a.first.evaluation == *e {
+	if a.first != nil && a.first.evaluation == *e {
 		return a.first.answer, true
 	}
 	kept, ok := a.more[*e]
 	return kept, ok
 }
 
-// keep adds an answer, as long as there is room.
+// keep adds an answer, as long as there is room. A fault is no answer, and neither is a budget that was
+// too small for one.
 func (a *answers) keep(e *evaluation, kept answer) {
 	switch {
+	case kept.err != nil && !errors.As(kept.err, new(*FailedError)) || errors.Is(kept.err, errExhausted):
 	case a.first == nil:
 		a.first = &firstAnswer{*e, kept}
 	case len(a.more) < maxAnswers-1:
@@ -124,27 +123,4 @@ func (a *answers) keep(e *evaluation, kept answer) {
 		}
 		a.more[*e] = kept
 	}
-}
-
-// evaluationOf returns the evaluation of the program. An expression that does not read the
-// toleration is evaluated once for all of them.
-func (p *Program) evaluationOf(judged *Judged) evaluation {
-	e := evaluation{program: p}
-	if p.uses.Object {
-		e.pod, e.claim = extractOf(judged.Pod), extractOf(judged.Claim)
-	}
-	if p.uses.Judged {
-		e.toleration, e.taint, e.operation = tolerationFields(judged.Toleration), taintFields(judged.Taint), judged.Operation
-	}
-	return e
-}
-
-// keep keeps an answer. A fault is no answer, and neither is a budget that was too small for
-// one.
-func (r *Review) keep(e *evaluation, value ref.Val, err error) {
-	var failed *FailedError
-	if err != nil && (!errors.As(err, &failed) || failed.Problem == exhausted) {
-		return
-	}
-	r.shared().answers.keep(e, answer{value, err})
 }

@@ -38,7 +38,7 @@ func (t *Turns) take(ctx context.Context, first bool) error {
 		return nil
 	}
 	turn, err := t.enter(first)
-	if turn == nil || err != nil {
+	if turn == nil {
 		return err
 	}
 	select {
@@ -61,12 +61,11 @@ func (t *Turns) enter(first bool) (chan struct{}, error) {
 	case first && len(t.first) >= t.most:
 		return nil, &BusyError{Waiting: len(t.first)}
 	}
-	turn := make(chan struct{})
+	line, turn := &t.begun, make(chan struct{})
 	if first {
-		t.first = append(t.first, turn)
-	} else {
-		t.begun = append(t.begun, turn)
+		line = &t.first
 	}
+	*line = append(*line, turn)
 	return turn, nil
 }
 
@@ -74,11 +73,12 @@ func (t *Turns) enter(first bool) (chan struct{}, error) {
 func (t *Turns) abandon(turn chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	is := func(other chan struct{}) bool { return other == turn }
-	waiting := len(t.begun) + len(t.first)
-	t.begun, t.first = slices.DeleteFunc(t.begun, is), slices.DeleteFunc(t.first, is)
-	if len(t.begun)+len(t.first) == waiting {
+	select {
+	case <-turn:
 		t.pass()
+	default:
+		is := func(other chan struct{}) bool { return other == turn }
+		t.begun, t.first = slices.DeleteFunc(t.begun, is), slices.DeleteFunc(t.first, is)
 	}
 }
 

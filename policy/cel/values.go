@@ -93,7 +93,7 @@ func (s *seen) decode(raw []byte, read projection) (ref.Val, error) {
 type scope struct {
 	ctx     context.Context //nolint:containedctx // The library of Kubernetes passes a context that never ends.
 	program *Program
-	review  *Review
+	review  *Review // the shared one
 	judged  *Judged
 	// turns are where the evaluation has a turn; nil if it needs none.
 	turns *Turns
@@ -102,81 +102,73 @@ type scope struct {
 	unreadable, unauthorized error
 }
 
-// ResolveName returns a variable. An error is a fault: the API server sends nothing that cannot be read.
+// ResolveName returns a variable.
 func (s *scope) ResolveName(name string) (any, bool) {
-	value, err := s.resolve(name)
+	request := cmp.Or(s.review.Request, &noRequest)
+	switch name {
+	case admissioncel.ObjectVarName:
+		return s.decode(name, request.Object.Raw), true
+	case admissioncel.OldObjectVarName:
+		return s.decode(name, request.OldObject.Raw), true
+	case podVar:
+		return s.decode(name, s.judged.Pod), true
+	case claimVar:
+		return s.decode(name, s.judged.Claim), true
+	case tolerationVar, taintVar:
+		if f := fieldsOf(s.judged); f.declared != nil {
+			return &f, true
+		}
+		return types.NullValue, true
+	case operationVar:
+		return types.String(s.judged.Operation), true
+	case admissioncel.RequestVarName:
+		return s.review.requestValue(), true
+	case admissioncel.NamespaceVarName:
+		return s.review.namespaceValue(), true
+	case admissioncel.AuthorizerVarName:
+		return library.NewAuthorizerVal(policy.UserInfo(&request.UserInfo), s), true
+	case admissioncel.RequestResourceAuthorizerVarName:
+		return library.NewResourceAuthorizerVal(policy.UserInfo(&request.UserInfo), s, requestResource(request)), true
+	default:
+		return nil, false
+	}
+}
+
+// decode returns a variable that is an object. An error is a fault: the API server sends nothing that
+// cannot be read.
+func (s *scope) decode(name string, raw []byte) ref.Val {
+	value, err := s.review.seen.decode(raw, s.program.projections[name])
 	if err != nil {
 		s.unreadable = fmt.Errorf("read %s: %w", name, err)
-		return types.NewErr("%s cannot be read", name), true
+		return types.NewErr("%s cannot be read", name)
 	}
-	return value, value != nil
+	return value
 }
 
 // Parent implements interpreter.Activation.
 func (s *scope) Parent() interpreter.Activation { return nil }
 
-// fault returns why the evaluation has no result.
-func (s *scope) fault() error { return errors.Join(s.unreadable, s.unauthorized) }
-
-// resolve returns nil for a name that is no variable.
-func (s *scope) resolve(name string) (ref.Val, error) {
-	request := s.review.request()
-	documents, read := &s.review.shared().seen, s.program.projections[name]
-	switch name {
-	case admissioncel.ObjectVarName:
-		return documents.decode(request.Object.Raw, read)
-	case admissioncel.OldObjectVarName:
-		return documents.decode(request.OldObject.Raw, read)
-	case podVar:
-		return documents.decode(s.judged.Pod, read)
-	case claimVar:
-		return documents.decode(s.judged.Claim, read)
-	case tolerationVar:
-		return valueOf(s.judged.Toleration, tolerationFields(s.judged.Toleration)), nil
-	case taintVar:
-		return valueOf(s.judged.Taint, taintFields(s.judged.Taint)), nil
-	case operationVar:
-		return types.String(s.judged.Operation), nil
-	case admissioncel.RequestVarName:
-		return s.review.requestValue(), nil
-	case admissioncel.NamespaceVarName:
-		return s.review.namespaceValue(), nil
-	case admissioncel.AuthorizerVarName:
-		return library.NewAuthorizerVal(policy.UserInfo(&request.UserInfo), s), nil
-	case admissioncel.RequestResourceAuthorizerVarName:
-		return library.NewResourceAuthorizerVal(policy.UserInfo(&request.UserInfo), s, requestResource(request)), nil
-	default:
-		return nil, nil
-	}
-}
-
-func (r *Review) request() *admissionv1.AdmissionRequest {
-	if r.Request == nil {
-		return &admissionv1.AdmissionRequest{}
-	}
-	return r.Request
-}
+// noRequest is the request of a review of nothing.
+var noRequest admissionv1.AdmissionRequest
 
 // requestValue returns request without the fields that an admission policy does not see.
 func (r *Review) requestValue() ref.Val {
-	seen := &r.shared().seen
-	if seen.request == nil {
-		seen.request = types.NullValue
-		if r.Request != nil {
-			request := *r.Request
+	if r.seen.request == nil {
+		request := r.Request
+		if request != nil {
+			request = new(*request)
 			request.UID, request.Object, request.OldObject = "", runtime.RawExtension{}, runtime.RawExtension{}
-			seen.request = celcommon.SchemalessTypedToVal(&request)
 		}
+		r.seen.request = celcommon.SchemalessTypedToVal(request)
 	}
-	return seen.request
+	return r.seen.request
 }
 
 func (r *Review) namespaceValue() ref.Val {
-	seen := &r.shared().seen
-	if seen.namespace == nil {
-		seen.namespace = celcommon.SchemalessTypedToVal(admissioncel.CreateNamespaceObject(r.Namespace))
+	if r.seen.namespace == nil {
+		r.seen.namespace = celcommon.SchemalessTypedToVal(admissioncel.CreateNamespaceObject(r.Namespace))
 	}
-	return seen.namespace
+	return r.seen.namespace
 }
 
 // requestResource is the resource for authorizer.requestResource: that of the request, and not the
@@ -193,24 +185,22 @@ func requestResource(r *admissionv1.AdmissionRequest) library.Resource {
 var errNoAuthorizer = errors.New("nobody can be asked what is authorized")
 
 // Authorize implements authorizer.UnconditionalAuthorizer. It ends with the context of the evaluation.
+// The answer may take long, so others have the turn meanwhile.
+//
+//nolint:contextcheck // The context given is that of Kubernetes' library, which has no end.
 func (s *scope) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	decision, reason, err := authorizer.DecisionNoOpinion, "", errNoAuthorizer
 	if s.review.Authorizer != nil {
-		decision, reason, err = s.ask(attributes)
+		turns := s.turns
+		s.leave()
+		decision, reason, err = s.review.Authorizer.Authorize(s.ctx, attributes)
+		if failed := turns.take(s.ctx, false); failed != nil {
+			decision, reason, err = authorizer.DecisionNoOpinion, "", cmp.Or(err, failed)
+		} else {
+			s.turns = turns
+		}
 	}
 	s.unauthorized = cmp.Or(s.unauthorized, err)
-	return decision, reason, err
-}
-
-// ask asks the authorizer. Its answer may take long, so others have the turn meanwhile.
-func (s *scope) ask(attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	turns := s.turns
-	s.leave()
-	decision, reason, err := s.review.Authorizer.Authorize(s.ctx, attributes)
-	if failed := turns.take(s.ctx, false); failed != nil {
-		return authorizer.DecisionNoOpinion, "", cmp.Or(err, failed)
-	}
-	s.turns = turns
 	return decision, reason, err
 }
 
@@ -246,17 +236,10 @@ func fieldsType(name string, types map[string]*apiservercel.DeclType) *apiserver
 	return apiservercel.NewObjectType(name, declared)
 }
 
-// fields is a toleration or a taint in CEL. Text that is not set reads as its
-// default, and has() is false of it, as in protocol buffers: a comparison with a
+// fields are all that a toleration or a taint holds, and its value in CEL. Text that is not set reads
+// as its default, and has() is false of it, as in protocol buffers: a comparison with a
 // wildcard is false rather than a failure, and a wildcard can still be recognized.
 type fields struct {
-	fieldValues
-
-	native any
-}
-
-// fieldValues are all that a toleration or a taint holds. Equal ones have equal fields.
-type fieldValues struct {
 	declared                     *apiservercel.DeclType
 	key, operator, value, effect string
 	bounded                      bool
@@ -264,114 +247,98 @@ type fieldValues struct {
 	added                        time.Time
 }
 
-// tolerationFields returns what a toleration holds; nothing for none.
-func tolerationFields(t *corev1.Toleration) fieldValues {
-	if t == nil {
-		return fieldValues{}
+// fieldsOf returns what the judged toleration or taint holds; nothing for none.
+func fieldsOf(judged *Judged) fields {
+	switch toleration, taint := judged.Toleration, judged.Taint; {
+	case toleration != nil:
+		return fields{
+			declared: tolerationType,
+			key:      toleration.Key, operator: string(toleration.Operator), value: toleration.Value, effect: string(toleration.Effect),
+			bounded: toleration.TolerationSeconds != nil, seconds: ptr.Deref(toleration.TolerationSeconds, 0),
+		}
+	case taint != nil:
+		f := fields{declared: taintType, key: taint.Key, value: taint.Value, effect: string(taint.Effect)}
+		if !taint.TimeAdded.IsZero() {
+			f.added = taint.TimeAdded.UTC().Round(0) // without the reading of the monotonic clock
+		}
+		return f
+	default:
+		return fields{}
 	}
-	return fieldValues{
-		declared: tolerationType, key: t.Key, operator: string(t.Operator), value: t.Value, effect: string(t.Effect),
-		bounded: t.TolerationSeconds != nil, seconds: ptr.Deref(t.TolerationSeconds, 0),
-	}
-}
-
-// taintFields returns what a taint holds; nothing for none.
-func taintFields(t *corev1.Taint) fieldValues {
-	if t == nil {
-		return fieldValues{}
-	}
-	f := fieldValues{declared: taintType, key: t.Key, value: t.Value, effect: string(t.Effect)}
-	if !t.TimeAdded.IsZero() {
-		f.added = t.TimeAdded.UTC().Round(0) // without the projection of the monotonic clock
-	}
-	return f
-}
-
-// valueOf returns a toleration or a taint in CEL, which holds the fields; null for none.
-func valueOf(native any, f fieldValues) ref.Val {
-	if f.declared == nil {
-		return types.NullValue
-	}
-	return &fields{fieldValues: f, native: native}
 }
 
 // find returns the value of a field, nil if it has none, and whether it is set.
-func (f *fields) find(name string) (ref.Val, bool) {
-	if _, ok := f.declared.Fields[name]; !ok {
+func (f *fields) find(field ref.Val) (value ref.Val, set bool) {
+	name, ok := field.(types.String)
+	if !ok {
+		return types.MaybeNoSuchOverloadErr(field), false
+	}
+	if _, ok := f.declared.Fields[string(name)]; !ok {
 		return nil, false // reached through dyn()
 	}
+	text, unset := "", ""
 	switch name {
 	case "key":
-		return types.String(f.key), f.key != ""
+		text = f.key
 	case "operator":
-		return types.String(cmp.Or(f.operator, string(corev1.TolerationOpEqual))), f.operator != ""
+		text, unset = f.operator, string(corev1.TolerationOpEqual)
 	case "value":
-		return types.String(f.value), f.value != ""
+		text = f.value
 	case "effect":
-		return types.String(f.effect), f.effect != ""
+		text = f.effect
 	case "tolerationSeconds":
 		if f.bounded {
 			return types.Int(f.seconds), true
 		}
+		return nil, false
 	case "timeAdded":
 		if !f.added.IsZero() {
 			return types.Timestamp{Time: f.added}, true
 		}
+		return nil, false
 	}
-	return nil, false
+	return types.String(cmp.Or(text, unset)), text != ""
 }
 
 // Get implements traits.Indexer.
 func (f *fields) Get(index ref.Val) ref.Val {
-	name, ok := index.(types.String)
-	if !ok {
-		return types.MaybeNoSuchOverloadErr(index)
-	}
-	value, _ := f.find(string(name))
+	value, _ := f.find(index)
 	if value == nil {
-		return types.NewErr("no such key: %s", name)
+		return types.NewErr("no such key: %s", index)
 	}
 	return value
 }
 
 // IsSet implements traits.FieldTester.
 func (f *fields) IsSet(field ref.Val) ref.Val {
-	name, ok := field.(types.String)
-	if !ok {
-		return types.MaybeNoSuchOverloadErr(field)
+	value, set := f.find(field)
+	if types.IsError(value) {
+		return value
 	}
-	_, set := f.find(string(name))
 	return types.Bool(set)
 }
 
 // Equal implements ref.Val: two are equal if all their fields are.
 func (f *fields) Equal(other ref.Val) ref.Val {
 	o, ok := other.(*fields)
-	return types.Bool(ok && o.fieldValues == f.fieldValues)
+	return types.Bool(ok && *o == *f)
 }
 
 // Type implements ref.Val.
 func (f *fields) Type() ref.Type { return f.declared.CelType() }
 
 // Value implements ref.Val.
-func (f *fields) Value() any { return f.native }
+func (f *fields) Value() any { return *f }
 
 // ConvertToNative implements ref.Val.
 func (f *fields) ConvertToNative(to reflect.Type) (any, error) {
-	if reflect.TypeOf(f.native).AssignableTo(to) {
-		return f.native, nil
-	}
 	return nil, fmt.Errorf("convert %s to %s: not possible", f.declared.TypeName(), to)
 }
 
 // ConvertToType implements ref.Val.
 func (f *fields) ConvertToType(to ref.Type) ref.Val {
-	switch to.TypeName() {
-	case f.declared.TypeName():
-		return f
-	case types.TypeType.TypeName():
+	if to == types.TypeType {
 		return f.declared.CelType()
-	default:
-		return types.NewErr("type conversion error from '%s' to '%s'", f.declared.TypeName(), to.TypeName())
 	}
+	return types.NewErr("type conversion error from '%s' to '%s'", f.declared.TypeName(), to.TypeName())
 }

@@ -1,6 +1,9 @@
 package placement
 
 import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -22,27 +25,28 @@ type ClaimRequest struct {
 // omitted additions.
 func (m Matching) GiveClaim(requests []ClaimRequest) [][]resourcev1.DeviceToleration {
 	wanted := m.deviceTolerations()
-	additions := make([][]resourcev1.DeviceToleration, 0, len(requests))
+	additions := make([][]resourcev1.DeviceToleration, len(requests))
+	if len(wanted) == 0 {
+		return additions
+	}
 	for i := range requests {
 		have := requests[i].Tolerations
-		var added []resourcev1.DeviceToleration
-		for _, t := range lacking(have, wanted, coversDevice) {
-			if len(have)+len(added) >= resourcev1.DeviceTolerationsMaxLength {
-				break
+		for _, t := range lacking(selector.FromDevices(have), wanted) {
+			if len(have)+len(additions[i]) < resourcev1.DeviceTolerationsMaxLength {
+				additions[i] = append(additions[i], resourcev1.DeviceToleration{
+					Key: t.Key, Operator: resourcev1.DeviceTolerationOperator(t.Operator), Value: t.Value,
+					Effect: resourcev1.DeviceTaintEffect(t.Effect), TolerationSeconds: t.TolerationSeconds,
+				})
 			}
-			added = append(added, *t.value.DeepCopy())
 		}
-		additions = append(additions, added)
 	}
 	return additions
 }
 
-func (m Matching) deviceTolerations() []given[resourcev1.DeviceToleration] {
-	var all []given[resourcev1.DeviceToleration]
+func (m Matching) deviceTolerations() []given {
+	var all []given
 	for _, c := range m.policies {
-		for i := range c.claim {
-			all = join(all, given[resourcev1.DeviceToleration]{&c.claim[i], c.name}, coversDevice)
-		}
+		all = join(all, c.claim, c.name)
 	}
 	return all
 }
@@ -51,7 +55,7 @@ func (m Matching) deviceTolerations() []given[resourcev1.DeviceToleration] {
 // tolerations it should have been given and has not. That opens no hole, so nothing
 // is refused for it.
 func (m Matching) JudgeClaim(requests []ClaimRequest) []policy.Finding {
-	found := report{most: MaxFindings}
+	var found report
 	m.failures(&found)
 	wanted := m.deviceTolerations()
 	for i := range requests {
@@ -60,18 +64,11 @@ func (m Matching) JudgeClaim(requests []ClaimRequest) []policy.Finding {
 		if len(r.Tolerations) >= resourcev1.DeviceTolerationsMaxLength {
 			remedy = "a request holds no more than 16 tolerations: remove some of its own"
 		}
-		for _, t := range lacking(r.Tolerations, wanted, coversDevice) {
-			found.add(warning(policy.Finding{
-				Reason:  policy.PlacementMissing,
-				Policy:  refTo(t.policy),
-				Field:   r.Path.String(),
-				Value:   tolerationWords(selector.FromDevice(t.value)),
-				Problem: "is given by the policy, and is not there",
-				Remedy:  remedy,
-			}))
+		for _, t := range lacking(selector.FromDevices(r.Tolerations), wanted) {
+			found.lacks(Gift{Policies: []string{t.policy}, Field: r.Path.String(), Value: tolerationWords(t.Toleration)}, remedy)
 		}
 	}
-	return found.findings
+	return bounded(found)
 }
 
 // A claim that tolerates a NoExecute taint for a while is a trap. The scheduler
@@ -87,15 +84,9 @@ func (s *Set) GivesBounded() bool { return s != nil && len(s.bounded) > 0 }
 // NeedsPair reports whether a device with the taint needs a NoSchedule taint beside
 // it: some policy gives claims a toleration of it that ends.
 func (s *Set) NeedsPair(taint *resourcev1.DeviceTaint) bool {
-	if s == nil || taint.Effect != resourcev1.DeviceTaintEffectNoExecute {
-		return false
-	}
-	for i := range s.bounded {
-		if tolerates(&s.bounded[i], taint) {
-			return true
-		}
-	}
-	return false
+	return s != nil && taint.Effect == resourcev1.DeviceTaintEffectNoExecute && slices.ContainsFunc(s.bounded, func(t corev1.Toleration) bool {
+		return overlaps(&t, &corev1.Toleration{Key: taint.Key, Value: taint.Value})
+	})
 }
 
 // PairOf returns the taint that is put beside one of NoExecute. When it was added
@@ -104,20 +95,8 @@ func PairOf(taint *resourcev1.DeviceTaint) resourcev1.DeviceTaint {
 	return resourcev1.DeviceTaint{Key: taint.Key, Value: taint.Value, Effect: resourcev1.DeviceTaintEffectNoSchedule}
 }
 
-// tolerates reports whether t, which is valid and of NoExecute, tolerates a taint of
-// NoExecute.
-func tolerates(t *resourcev1.DeviceToleration, taint *resourcev1.DeviceTaint) bool {
-	if t.Key != "" && t.Key != taint.Key {
-		return false
-	}
-	return t.Operator == resourcev1.DeviceTolerationOpExists || t.Value == taint.Value
-}
-
 // overlaps reports whether some key and value exist that both tolerate.
-func overlaps(a, b *resourcev1.DeviceToleration) bool {
-	if a.Key != "" && b.Key != "" && a.Key != b.Key {
-		return false
-	}
-	return a.Operator == resourcev1.DeviceTolerationOpExists ||
-		b.Operator == resourcev1.DeviceTolerationOpExists || a.Value == b.Value
+func overlaps(a, b *corev1.Toleration) bool {
+	return (a.Key == "" || b.Key == "" || a.Key == b.Key) &&
+		(a.Operator == corev1.TolerationOpExists || b.Operator == corev1.TolerationOpExists || a.Value == b.Value)
 }

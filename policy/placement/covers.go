@@ -5,10 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/utils/ptr"
-
-	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // covers reports whether have tolerates every taint that want does, and for at least as long.
@@ -25,14 +22,9 @@ func covers(have, want *corev1.Toleration) bool {
 		return false // seconds count with NoExecute alone (NE-29)
 	}
 	// Lt and Gt may be switched off in the cluster, and cover only themselves.
-	switch operatorOf(have) {
-	case corev1.TolerationOpExists:
-		return true
-	case corev1.TolerationOpEqual, corev1.TolerationOpLt, corev1.TolerationOpGt:
-		return operatorOf(want) == operatorOf(have) && want.Value == have.Value
-	default:
-		return false
-	}
+	operator := operatorOf(have)
+	_, known := signs[operator]
+	return operator == corev1.TolerationOpExists || known && operatorOf(want) == operator && want.Value == have.Value
 }
 
 // coversSeconds takes negative seconds for none at all, as Kubernetes does (NE-05).
@@ -44,42 +36,36 @@ func operatorOf(t *corev1.Toleration) corev1.TolerationOperator {
 	return cmp.Or(t.Operator, corev1.TolerationOpEqual)
 }
 
-// coversDevice is covers for a request of devices, where seconds count with the effect
-// NoExecute alone, too.
-func coversDevice(have, want *resourcev1.DeviceToleration) bool {
-	return covers(selector.FromDevice(have), selector.FromDevice(want))
+// unbounded reports whether a toleration lasts for ever, or is not about NoExecute.
+func unbounded(t corev1.Toleration) bool {
+	return t.Effect != corev1.TaintEffectNoExecute || t.TolerationSeconds == nil
 }
 
-// unbounded reports whether a toleration of devices lasts for ever, or is not about
-// NoExecute.
-func unbounded(t resourcev1.DeviceToleration) bool {
-	return t.Effect != resourcev1.DeviceTaintEffectNoExecute || t.TolerationSeconds == nil
-}
+// given is a toleration that a policy adds, with the name of the policy. Those of claims are as
+// selector.FromDevice returns them.
+type given struct {
+	*corev1.Toleration
 
-// given is a value that a policy adds, with the name of the policy.
-type given[T any] struct {
-	value  *T
 	policy string
 }
 
-// join adds a value to those of earlier policies, unless one of them covers it, in the place of
-// those that it covers.
-func join[T any](all []given[T], value given[T], covers func(have, want *T) bool) []given[T] {
-	if slices.ContainsFunc(all, func(have given[T]) bool { return covers(have.value, value.value) }) {
-		return all
+// join adds the tolerations of a policy to those of earlier ones, unless one of these covers it, in
+// the place of those that it covers.
+func join(all []given, tolerations []corev1.Toleration, policy string) []given {
+	for i := range tolerations {
+		t := &tolerations[i]
+		if !slices.ContainsFunc(all, func(have given) bool { return covers(have.Toleration, t) }) {
+			all = append(slices.DeleteFunc(all, func(have given) bool { return covers(t, have.Toleration) }), given{t, policy})
+		}
 	}
-	return append(slices.DeleteFunc(all, func(have given[T]) bool { return covers(value.value, have.value) }), value)
+	return all
 }
 
-// lacking returns the wanted items that no item of have covers.
-func lacking[T any](have []T, wanted []given[T], covers func(have, want *T) bool) []given[T] {
-	var found []given[T]
+// lacking returns the wanted tolerations that none of have covers.
+func lacking(have []corev1.Toleration, wanted []given) []given {
+	var found []given
 	for _, want := range wanted {
-		covered := false
-		for i := range have { // by index: a copy of the item would be allocated
-			covered = covered || covers(&have[i], want.value)
-		}
-		if !covered {
+		if !slices.ContainsFunc(have, func(t corev1.Toleration) bool { return covers(&t, want.Toleration) }) {
 			found = append(found, want)
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 func TestCovers(t *testing.T) {
@@ -45,9 +47,9 @@ func TestCovers(t *testing.T) {
 func TestSecondsOfDeviceTolerationsNeedNoExecute(t *testing.T) {
 	have := resourcev1.DeviceToleration{Key: "k", Operator: resourcev1.DeviceTolerationOpExists, TolerationSeconds: new(int64(5))}
 	want := resourcev1.DeviceToleration{Key: "k", Operator: resourcev1.DeviceTolerationOpExists, Effect: resourcev1.DeviceTaintEffectNoExecute}
-	require.True(t, coversDevice(&have, &want), "without an effect the seconds are ignored, and it lasts for ever")
+	require.True(t, covers(selector.FromDevice(&have), selector.FromDevice(&want)), "without an effect the seconds are ignored, and it lasts for ever")
 	have.Effect = resourcev1.DeviceTaintEffectNoExecute
-	require.False(t, coversDevice(&have, &want))
+	require.False(t, covers(selector.FromDevice(&have), selector.FromDevice(&want)))
 }
 
 // randomToleration returns a valid one of few keys and values.

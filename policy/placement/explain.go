@@ -1,11 +1,10 @@
 package placement
 
 import (
+	"fmt"
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/selector"
@@ -30,72 +29,52 @@ type Gift struct {
 // has them. A pod lacks a value if it is older than the policy, was changed, or had the gate
 // removed. Defaults that a topologySpreadConstraint of the pod contradicts are omitted.
 func (m Matching) Gifts(pod Pod) []Gift {
+	// bare is the pod without what policies give, but with the constraints that they complete.
 	bare := pod
-	bare.Spec = bareOf(pod.Spec)
+	bare.Spec = &corev1.PodSpec{TopologySpreadConstraints: make([]corev1.TopologySpreadConstraint, len(pod.Spec.TopologySpreadConstraints))}
 	all, lacks := m.GivePod(bare), m.GivePod(pod)
 	missing := map[string]bool{}
-	m.each(&lacks, func(_ []string, field, value string) { missing[sameGift(field, value)] = true })
+	for _, g := range m.gifts(&lacks) {
+		missing[g.key()] = true
+	}
 	spread := all.Spread
 	all.Spread = nil
-	var gifts []Gift
-	m.each(&all, func(policies []string, field, value string) {
-		gifts = append(gifts, Gift{Policies: policies, Field: field, Value: value, Has: !missing[sameGift(field, value)]})
-	})
-	gifts = append(gifts, m.spreadGifts(spread, pod.Spec.TopologySpreadConstraints)...)
-	for _, gate := range all.gates {
-		has := slices.Contains(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: *gate.value})
-		gifts = append(gifts, Gift{Policies: []string{gate.policy}, Field: "spec.schedulingGates", Value: policy.Short(*gate.value, maxName), Has: has})
+	gifts := m.gifts(&all)
+	for i := range gifts {
+		gifts[i].Has = !missing[gifts[i].key()]
 	}
-	return gifts
-}
-
-// sameGift returns a key for the comparison of gifts. For tolerations, the key has the field
-// and the value. For node requirements it is the value alone, because nodeSelector and any
-// term of the node affinity are equivalent.
-func sameGift(field, value string) string {
-	if field == fieldTolerations {
-		return field + " " + value
-	}
-	return value
-}
-
-// bareOf returns a spec with nothing in it that policies give, but with the constraints
-// that they complete.
-func bareOf(spec *corev1.PodSpec) *corev1.PodSpec {
-	bare := *spec
-	bare.Tolerations, bare.NodeSelector, bare.Affinity, bare.SchedulingGates = nil, nil, nil, nil
-	bare.NodeName = "" // It was made without one, as a rule.
-	bare.TopologySpreadConstraints = slices.Clone(spec.TopologySpreadConstraints)
-	for i := range bare.TopologySpreadConstraints {
-		bare.TopologySpreadConstraints[i].NodeTaintsPolicy, bare.TopologySpreadConstraints[i].NodeAffinityPolicy = nil, nil
-	}
-	return &bare
-}
-
-// spreadGifts returns the defaults that constraints have or lack.
-func (m Matching) spreadGifts(all []SpreadDefault, constraints []corev1.TopologySpreadConstraint) []Gift {
-	var gifts []Gift
-	add := func(one SpreadDefault, given, own *corev1.NodeInclusionPolicy) {
+	addSpread := func(index int, name string, given, own *corev1.NodeInclusionPolicy) {
 		if given != nil && (own == nil || *own == *given) {
-			gifts = append(gifts, Gift{Policies: m.spreaders(), Field: spreadPath(one.Index), Value: one.words(), Has: own != nil})
+			gifts = append(gifts, Gift{Policies: m.spreaders(), Field: spreadPath(index), Value: name + ": " + string(*given), Has: own != nil})
 		}
 	}
-	for _, set := range all {
-		own := &constraints[set.Index]
-		add(SpreadDefault{Index: set.Index, NodeTaintsPolicy: set.NodeTaintsPolicy}, set.NodeTaintsPolicy, own.NodeTaintsPolicy)
-		add(SpreadDefault{Index: set.Index, NodeAffinityPolicy: set.NodeAffinityPolicy}, set.NodeAffinityPolicy, own.NodeAffinityPolicy)
+	for _, set := range spread {
+		own := &pod.Spec.TopologySpreadConstraints[set.Index]
+		addSpread(set.Index, "nodeTaintsPolicy", set.NodeTaintsPolicy, own.NodeTaintsPolicy)
+		addSpread(set.Index, "nodeAffinityPolicy", set.NodeAffinityPolicy, own.NodeAffinityPolicy)
+	}
+	for i, gate := range all.Gates {
+		has := slices.Contains(pod.Spec.SchedulingGates, gate)
+		gifts = append(gifts, Gift{Policies: []string{all.gating[i].name}, Field: "spec.schedulingGates", Value: policy.Short(gate.Name, maxName), Has: has})
 	}
 	return gifts
+}
+
+// key is for the comparison of gifts. For tolerations, it has the field and the value. For node
+// requirements it is the value alone, because nodeSelector and any term of the node affinity are
+// equivalent.
+func (g *Gift) key() string {
+	if g.Field == fieldTolerations {
+		return g.Field + " " + g.Value
+	}
+	return g.Value
 }
 
 // Failed returns the policies that may be for the object, by name, with the reason.
 func (m Matching) Failed() map[string]string {
 	failed := make(map[string]string, len(m.failed))
 	for _, f := range m.failed {
-		failed[f.policy.name] = policy.Short(f.problem, maxProblem)
-		if f.missing != nil {
-			failed[f.policy.name] = f.unknown()
-		}
+		failed[f.policy.name] = f.problem
 	}
 	return failed
 }
@@ -104,33 +83,37 @@ func (m Matching) Failed() map[string]string {
 func (m Matching) ClaimGifts(requests []ClaimRequest) []Gift {
 	var gifts []Gift
 	for i := range requests {
-		r := &requests[i]
+		have := selector.FromDevices(requests[i].Tolerations)
 		for _, t := range m.deviceTolerations() {
-			has := slices.ContainsFunc(r.Tolerations, func(have resourcev1.DeviceToleration) bool { return coversDevice(&have, t.value) })
-			gifts = append(gifts, Gift{Policies: []string{t.policy}, Field: r.Path.String(), Value: tolerationWords(selector.FromDevice(t.value)), Has: has})
+			has := len(lacking(have, []given{t})) == 0
+			gifts = append(gifts, Gift{Policies: []string{t.policy}, Field: requests[i].Path.String(), Value: tolerationWords(t.Toleration), Has: has})
 		}
 	}
 	return gifts
 }
 
-// each calls visit with every addition other than gates, and its policies.
-func (m Matching) each(additions *PodAdditions, visit func(policies []string, field, value string)) {
+// gifts returns every addition other than gates, without Has.
+func (m Matching) gifts(additions *PodAdditions) []Gift {
+	var gifts []Gift
+	add := func(policies []string, field, value string) {
+		gifts = append(gifts, Gift{Policies: policies, Field: field, Value: value})
+	}
 	for _, t := range additions.tolerations {
-		visit([]string{t.policy}, fieldTolerations, tolerationWords(t.value))
+		add([]string{t.policy}, fieldTolerations, tolerationWords(t.Toleration))
 	}
 	for _, l := range additions.NodeSelector {
-		visit(m.authorsOf(new(inValues(l.Key, l.Value))), "spec.nodeSelector", requirementWords(new(inValues(l.Key, l.Value))))
+		n := inValues(l.Key, l.Value)
+		add(m.authorsOf(&n), "spec.nodeSelector", requirementWords(&n))
 	}
 	for _, t := range additions.Terms {
-		for i := range t.needs {
-			visit(m.authorsOf(&t.needs[i].NodeSelectorRequirement), termPath(t.Index), requirementWords(&t.needs[i].NodeSelectorRequirement))
+		for _, n := range t.needs {
+			add(m.authorsOf(&n), termPath(t.Index), requirementWords(&n))
 		}
 	}
 	for _, set := range additions.Spread {
-		visit(m.spreaders(), spreadPath(set.Index), set.words())
+		add(m.spreaders(), spreadPath(set.Index), set.words())
 	}
+	return gifts
 }
 
-func spreadPath(index int) string {
-	return "spec.topologySpreadConstraints[" + strconv.Itoa(index) + "]"
-}
+func spreadPath(index int) string { return fmt.Sprintf("spec.topologySpreadConstraints[%d]", index) }

@@ -1,15 +1,15 @@
 package placement
 
 import (
-	"maps"
+	"fmt"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -30,9 +30,13 @@ func Guard(p *v1alpha1.PlacementPolicy) (*v1alpha1.TolerationPolicy, *v1alpha1.T
 	if guard == nil {
 		return nil, nil
 	}
+	selectors := make([]v1alpha1.TaintSelector, 0, len(guard.Taints)) // by key and value, with any effect
+	for _, t := range guard.Taints {
+		selectors = append(selectors, v1alpha1.TaintSelector{Target: v1alpha1.TaintTargetNode, Key: t.Key, Values: []string{t.Value}})
+	}
 	meta := metav1.ObjectMeta{Name: "PlacementPolicy/" + p.Name, UID: p.UID, Generation: p.Generation, CreationTimestamp: p.CreationTimestamp}
 	tolerations := &v1alpha1.TolerationPolicy{ObjectMeta: meta, Spec: v1alpha1.TolerationPolicySpec{
-		Taints: guardedTaints(guard.Taints), Grants: slices.Clone(guard.Grants),
+		Taints: selectors, Grants: slices.Clone(guard.Grants),
 		ValidationActions: guard.ValidationActions, Message: guard.Message,
 	}}
 	// The grant of the match is the last, so that the others have the index that they have in spec.guard.grants.
@@ -43,7 +47,7 @@ func Guard(p *v1alpha1.PlacementPolicy) (*v1alpha1.TolerationPolicy, *v1alpha1.T
 		return tolerations, nil
 	}
 	taints := &v1alpha1.TaintPolicy{ObjectMeta: meta, Spec: v1alpha1.TaintPolicySpec{
-		Taints: guardedTaints(guard.Taints), Setters: guard.Setters,
+		Taints: selectors, Setters: guard.Setters,
 		ValidationActions: guard.ValidationActions, Message: guard.Message,
 	}}
 	if len(guard.Setters) == 0 {
@@ -59,15 +63,6 @@ func Guard(p *v1alpha1.PlacementPolicy) (*v1alpha1.TolerationPolicy, *v1alpha1.T
 		}}
 	}
 	return tolerations, taints
-}
-
-// guardedTaints selects taints by key and value, with any effect.
-func guardedTaints(taints []v1alpha1.RegisteredTaint) []v1alpha1.TaintSelector {
-	selectors := make([]v1alpha1.TaintSelector, 0, len(taints))
-	for _, t := range taints {
-		selectors = append(selectors, v1alpha1.TaintSelector{Target: v1alpha1.TaintTargetNode, Key: t.Key, Values: []string{t.Value}})
-	}
-	return selectors
 }
 
 // matchGrant returns the grant for the pods that a policy matches; false for a match that is
@@ -97,25 +92,8 @@ func nonEmpty(s *metav1.LabelSelector) *metav1.LabelSelector {
 
 // registeredNodes selects the nodes that get the taints of a guard with register.
 func registeredNodes(spec *v1alpha1.PlacementPolicySpec) metav1.LabelSelector {
-	if spec.Guard.Register.NodeSelector != nil {
-		return *spec.Guard.Register.NodeSelector
-	}
-	if spec.Pod == nil {
-		return metav1.LabelSelector{}
-	}
-	return metav1.LabelSelector{MatchLabels: maps.Clone(spec.Pod.NodeSelector)}
-}
-
-// guardTolerations returns the tolerations that pods get because of a guard.
-func guardTolerations(spec *v1alpha1.PlacementPolicySpec) []corev1.Toleration {
-	if _, ok := matchGrant(&spec.Match); spec.Guard == nil || !ok {
-		return nil // The guard would refuse them.
-	}
-	given := make([]corev1.Toleration, 0, len(spec.Guard.Taints))
-	for _, t := range spec.Guard.Taints {
-		given = append(given, corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpEqual, Value: t.Value, Effect: t.Effect})
-	}
-	return given
+	steered := metav1.LabelSelector{MatchLabels: ptr.Deref(spec.Pod, v1alpha1.PodPlacement{}).NodeSelector}
+	return ptr.Deref(spec.Guard.Register.NodeSelector, steered)
 }
 
 // validateGuard returns the errors of a guard: those of its match, and those of the policies
@@ -136,7 +114,7 @@ func validateGuard(p *v1alpha1.PlacementPolicy) field.ErrorList {
 		errs = append(errs, field.Required(path.Child("register", "nodeSelector"), "name the nodes here or in spec.pod.nodeSelector"))
 	}
 	tolerations, taints := Guard(whole)
-	ofMatch := field.NewPath("spec", "grants").Index(len(guard.Grants)).String()
+	ofMatch := fmt.Sprintf("spec.grants[%d]", len(guard.Grants))
 	for _, err := range append(toleration.ValidatePolicy(tolerations), taint.ValidatePolicy(taints)...) {
 		if strings.HasPrefix(err.Field, ofMatch) {
 			continue // An error of spec.match, which validateMatch reports.
@@ -165,7 +143,7 @@ func Warnings(p *v1alpha1.PlacementPolicy) []string {
 	if tolerations == nil {
 		return nil
 	}
-	ofMatch := field.NewPath("spec", "grants").Index(len(p.Spec.Guard.Grants)).String()
+	ofMatch := fmt.Sprintf("spec.grants[%d]", len(p.Spec.Guard.Grants))
 	fields := strings.NewReplacer(ofMatch+": objectSelector", "spec.match.podSelector:", "spec.grants", "spec.guard.grants")
 	warnings := toleration.Warnings(tolerations)
 	for i := range warnings {

@@ -1,38 +1,67 @@
 package placement
 
 import (
-	"strconv"
+	"cmp"
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
 )
 
-const createAgain = "Tollgate adds it to what is created: create it again, or add it"
+const (
+	isMissing   = "is given by the policy, and is not there"
+	createAgain = "Tollgate adds it to what is created: create it again, or add it"
+)
 
 // JudgePod returns the findings about a pod as it would be stored. Contradictions of the
 // policies, and missing gates, without which a pod would not wait for the owners of the gate,
 // refuse it. Everything else that is missing is a warning.
-func (m Matching) JudgePod(pod Pod) []policy.Finding {
-	found := report{most: MaxFindings}
-	if !m.Empty() {
-		m.judgePod(pod, &found)
-	}
-	return found.findings
-}
+func (m Matching) JudgePod(pod Pod) []policy.Finding { return bounded(m.judgePod(pod)) }
 
-func (m Matching) judgePod(pod Pod, to *report) {
+func (m Matching) judgePod(pod Pod) report {
+	if m.Empty() {
+		return nil
+	}
+	var found report
 	s := m.steering(pod)
 	lacks := m.give(pod, s)
-	s.contradictions(to)
-	m.missingGates(pod, &lacks, to)
+	for _, c := range s.conflicts() {
+		f := policy.Finding{
+			Reason:  policy.PlacementContradicted,
+			Policy:  refsTo(s.authorsOn(c.key)),
+			Field:   "spec.nodeSelector",
+			Value:   requirementWords(&c.own),
+			Problem: "contradicts the policy, which steers the pod to nodes with " + needsWords(about(c.key, s.needs)),
+			Remedy:  "leave it out, or narrow it to what the policy allows",
+		}
+		if c.place != ofSelector {
+			f.Field = termPath(c.place)
+		}
+		found = append(found, f)
+	}
+	m.missingGates(pod, &lacks, &found)
 	// From here on nothing refuses.
-	m.failures(to)
-	s.inconsistencies(to)
-	m.missing(&lacks, to)
+	m.failures(&found)
+	for _, key := range s.keys {
+		// Policies may contradict each other, so that no node fits the pod.
+		if wanted := about(key, s.needs); !satisfiable(wanted) {
+			found.warn(policy.Finding{
+				Reason:  policy.PlacementContradicted,
+				Policy:  refsTo(s.authorsOn(key)),
+				Field:   "spec.affinity",
+				Value:   needsWords(wanted),
+				Problem: "no node can satisfy what the policies require together, so the pod will not be scheduled",
+				Remedy:  "ask who wrote the policies",
+			})
+		}
+	}
+	for _, missing := range m.gifts(&lacks) {
+		found.lacks(missing, createAgain)
+	}
+	return found
 }
 
 // failures warns of policies that may be for the object. Their gates are given in any
@@ -40,174 +69,109 @@ func (m Matching) judgePod(pod Pod, to *report) {
 func (m Matching) failures(to *report) {
 	for _, f := range m.failed {
 		gives := "nothing"
-		if f.policy.gates() != nil {
+		if f.policy.gates != nil {
 			gives = "its scheduling gates to pods, and nothing else"
 		}
-		to.add(warning(policy.Finding{
-			Reason:  policy.PlacementMissing,
-			Policy:  refTo(f.policy.name),
-			Field:   "metadata",
-			Problem: f.gives(gives),
-		}))
-	}
-}
-
-// contradictions refuses the conflicts of the pod with the policies.
-func (s *steering) contradictions(to *report) {
-	for _, c := range s.conflicts() {
-		f := policy.Finding{
-			Reason:  policy.PlacementContradicted,
-			Policy:  refsTo(s.authors(func(own *need) bool { return own.Key == c.key })),
-			Field:   "spec.nodeSelector",
-			Value:   requirementWords(&c.own),
-			Problem: "contradicts the policy, which steers the pod to nodes with " + needsWords(about(c.key, s.wanted)),
-			Remedy:  "leave it out, or narrow it to what the policy allows",
+		problem := "a matchCondition of the policy failed, so it gives " + gives + ": " + f.problem
+		if f.claim {
+			problem = f.problem + ", so the policy gives " + gives
 		}
-		if c.term >= 0 {
-			f.Field = termPath(c.term)
-		}
-		to.add(f)
+		to.warn(policy.Finding{Reason: policy.PlacementMissing, Policy: "PlacementPolicy/" + f.policy.name, Field: "metadata", Problem: problem})
 	}
-}
-
-// inconsistencies warns of policies that contradict each other, so that no node fits the
-// pod.
-func (s *steering) inconsistencies(to *report) {
-	for _, key := range s.keys {
-		if wanted := about(key, s.wanted); !satisfiable(wanted) {
-			to.add(warning(policy.Finding{
-				Reason:  policy.PlacementContradicted,
-				Policy:  refsTo(s.authors(func(own *need) bool { return own.Key == key })),
-				Field:   "spec.affinity",
-				Value:   needsWords(wanted),
-				Problem: "no node can satisfy what the policies require together, so the pod will not be scheduled",
-				Remedy:  "ask who wrote the policies",
-			}))
-		}
-	}
-}
-
-// missing warns of missing additions other than gates.
-func (m Matching) missing(lacks *PodAdditions, to *report) {
-	m.each(lacks, func(policies []string, at, value string) {
-		to.add(warning(policy.Finding{
-			Reason:  policy.PlacementMissing,
-			Policy:  refsTo(policies),
-			Field:   at,
-			Value:   value,
-			Problem: "is given by the policy, and is not there",
-			Remedy:  createAgain,
-		}))
-	})
 }
 
 // missingGates refuses a pod that lacks a gate, and a pod with a nodeName, which cannot wait
 // behind one.
 func (m Matching) missingGates(pod Pod, lacks *PodAdditions, to *report) {
-	problem, remedy := "is given by the policy, and is not there", createAgain
+	problem, remedy := isMissing, createAgain
 	if pod.Spec.NodeName != "" {
 		m.giveGates(pod.Spec, lacks)
 		problem = "the policy holds the pod back behind this gate, and a pod that is put on a node by name cannot wait"
 		remedy = "leave spec.nodeName out"
 	}
-	for _, gate := range lacks.gates {
-		to.add(policy.Finding{
+	for i, c := range lacks.gating {
+		doubt := "" // whether the policy is for the pod
+		for _, f := range m.failed {
+			switch {
+			case f.policy != c:
+			case f.claim:
+				doubt = " (" + f.problem + ": create it before the pod)"
+			default:
+				doubt = " (a matchCondition of the policy failed, and who makes it fail is not let by: " + f.problem + ")"
+			}
+		}
+		*to = append(*to, policy.Finding{
 			Reason:  policy.PlacementMissing,
-			Policy:  refTo(gate.policy),
+			Policy:  "PlacementPolicy/" + c.name,
 			Field:   "spec.schedulingGates",
-			Value:   policy.Short(*gate.value, maxName),
-			Problem: problem + m.doubt(gate.policy),
+			Value:   policy.Short(lacks.Gates[i].Name, maxName),
+			Problem: problem + doubt,
 			Remedy:  remedy,
 		})
 	}
 }
 
-// doubt explains why it is unknown whether a policy is for the pod, where that is so.
-func (m Matching) doubt(name string) string {
-	for _, f := range m.failed {
-		switch {
-		case f.policy.name != name:
-		case f.missing != nil:
-			return " (" + f.unknown() + ": create it before the pod)"
-		default:
-			return " (a matchCondition of the policy failed, and who makes it fail is not let by: " + policy.Short(f.problem, maxProblem) + ")"
-		}
-	}
-	return ""
-}
-
 // spreaders returns the policies that set defaults of topology spread.
 func (m Matching) spreaders() []string {
-	var names []string
-	for _, c := range m.policies {
-		if c.pod.spread.NodeTaintsPolicy != nil || c.pod.spread.NodeAffinityPolicy != nil {
-			names = append(names, c.name)
-		}
-	}
-	return names
+	return m.names(func(c *compiled) bool { return c.spread.NodeTaintsPolicy != nil || c.spread.NodeAffinityPolicy != nil })
 }
-
-func warning(f policy.Finding) policy.Finding {
-	f.Actions = []v1alpha1.ValidationAction{v1alpha1.Warn}
-	return f
-}
-
-func refTo(name string) string { return "PlacementPolicy/" + name }
 
 func refsTo(names []string) string {
-	refs := make([]string, 0, len(names))
-	for _, name := range names {
-		refs = append(refs, refTo(name))
+	refs := make([]string, len(names))
+	for i, name := range names {
+		refs[i] = "PlacementPolicy/" + name
 	}
 	return policy.JoinRefs(refs)
 }
 
+// termPath returns the path of a required term; that of all of them for a negative index.
 func termPath(index int) string {
-	path := field.NewPath("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+	const terms = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
 	if index < 0 {
-		return path.String()
+		return terms
 	}
-	return path.Index(index).String()
+	return fmt.Sprintf("%s[%d]", terms, index)
 }
 
 func (d *SpreadDefault) words() string {
 	var words []string
-	add := func(name string, p *corev1.NodeInclusionPolicy) {
-		if p != nil {
-			words = append(words, name+": "+string(*p))
-		}
+	if d.NodeTaintsPolicy != nil {
+		words = append(words, "nodeTaintsPolicy: "+string(*d.NodeTaintsPolicy))
 	}
-	add("nodeTaintsPolicy", d.NodeTaintsPolicy)
-	add("nodeAffinityPolicy", d.NodeAffinityPolicy)
+	if d.NodeAffinityPolicy != nil {
+		words = append(words, "nodeAffinityPolicy: "+string(*d.NodeAffinityPolicy))
+	}
 	return strings.Join(words, ", ")
 }
 
 // MaxFindings bounds the findings about one object.
 const MaxFindings = 32
 
-// report collects findings up to a number. Those that refuse are added before warnings, so
-// that the bound never changes the verdict.
-type report struct {
-	most     int
-	findings []policy.Finding
-	// cut says that there was more, and that all that follows is dropped.
-	cut bool
+// report collects findings. Those that refuse are added before warnings.
+type report []policy.Finding
+
+// bounded returns the findings, of which the last may stand for the rest. The bound never changes
+// the verdict.
+func bounded(all report) []policy.Finding {
+	if len(all) < MaxFindings {
+		return all
+	}
+	last := &all[MaxFindings-1]
+	last.Reason, last.Problem = policy.MoreFindings, "more is amiss, by this policy or others, than is listed"
+	last.Value, last.Remedy = "", ""
+	return all[:MaxFindings]
 }
 
-func (r *report) add(f policy.Finding) {
-	switch {
-	case len(r.findings) < r.most-1:
-		r.findings = append(r.findings, f)
-	case !r.cut:
-		r.findings = append(r.findings, policy.Finding{
-			Reason:  policy.MoreFindings,
-			Policy:  f.Policy,
-			Actions: f.Actions,
-			Field:   f.Field,
-			Problem: "more is amiss, by this policy or others, than is listed",
-		})
-		r.cut = true
-	}
+func (r *report) warn(f policy.Finding) {
+	f.Actions = []v1alpha1.ValidationAction{v1alpha1.Warn}
+	*r = append(*r, f)
+}
+
+// lacks warns of an addition that is missing.
+func (r *report) lacks(missing Gift, remedy string) {
+	r.warn(policy.Finding{
+		Reason: policy.PlacementMissing, Policy: refsTo(missing.Policies), Field: missing.Field, Value: missing.Value, Problem: isMissing, Remedy: remedy,
+	})
 }
 
 // The maximum lengths of texts from users and policies in messages.
@@ -217,62 +181,54 @@ const (
 	maxNeeds   = 512
 )
 
+// signs are the operators of tolerations that take a value, as they stand before it.
+var signs = map[corev1.TolerationOperator]string{corev1.TolerationOpEqual: "=", corev1.TolerationOpLt: "<", corev1.TolerationOpGt: ">"}
+
 // tolerationWords says what is tolerated as a user would write it.
 func tolerationWords(t *corev1.Toleration) string {
-	key := t.Key
-	if key == "" {
-		key = "*"
-	}
-	text := policy.Short(key, policy.MaxKeyLength)
-	switch operatorOf(t) {
-	case corev1.TolerationOpExists:
-	case corev1.TolerationOpLt:
-		text += "<" + policy.Short(t.Value, policy.Value)
-	case corev1.TolerationOpGt:
-		text += ">" + policy.Short(t.Value, policy.Value)
-	case corev1.TolerationOpEqual:
-		text += "=" + policy.Short(t.Value, policy.Value)
-	default:
-		text += " " + policy.Short(string(t.Operator), policy.Enum) + " " + policy.Short(t.Value, policy.Value)
+	text := policy.Short(cmp.Or(t.Key, "*"), policy.MaxKeyLength)
+	if operator := operatorOf(t); operator != corev1.TolerationOpExists {
+		sign, known := signs[operator]
+		if !known {
+			sign = " " + policy.Short(string(operator), policy.Enum) + " "
+		}
+		text += sign + policy.Short(t.Value, policy.Value)
 	}
 	if t.Effect != "" {
 		text += ":" + policy.Short(string(t.Effect), policy.Enum)
 	}
 	if t.TolerationSeconds != nil {
-		text += " for " + strconv.FormatInt(*t.TolerationSeconds, 10) + "s"
+		text += fmt.Sprintf(" for %ds", *t.TolerationSeconds)
 	}
 	return text
 }
 
 // requirementWords says what is required of a label.
 func requirementWords(r *corev1.NodeSelectorRequirement) string {
-	key := policy.Short(r.Key, policy.MaxKeyLength)
-	values := policy.ShortList(r.Values, ", ", policy.Value)
-	switch r.Operator {
-	case corev1.NodeSelectorOpIn:
-		if len(r.Values) == 1 {
-			return key + "=" + values
-		}
-		return key + " in [" + values + "]"
-	case corev1.NodeSelectorOpNotIn:
-		return key + " not in [" + values + "]"
-	case corev1.NodeSelectorOpExists:
-		return key
-	case corev1.NodeSelectorOpDoesNotExist:
-		return "no " + key
-	case corev1.NodeSelectorOpGt:
-		return key + " > " + values
-	case corev1.NodeSelectorOpLt:
-		return key + " < " + values
-	default:
-		return key + " " + policy.Short(string(r.Operator), policy.Enum) + " [" + values + "]"
+	format, known := requirementFormats[r.Operator]
+	switch {
+	case !known:
+		format = "%[1]s %[3]s [%[2]s]"
+	case r.Operator == corev1.NodeSelectorOpIn && len(r.Values) == 1:
+		format = "%[1]s=%[2]s"
 	}
+	return fmt.Sprintf(format, policy.Short(r.Key, policy.MaxKeyLength), policy.ShortList(r.Values, ", ", policy.Value), policy.Short(string(r.Operator), policy.Enum))
 }
 
-func needsWords(requirements []corev1.NodeSelectorRequirement) string {
-	words := make([]string, 0, len(requirements))
-	for i := range requirements {
-		words = append(words, requirementWords(&requirements[i]))
+// requirementFormats have the key and the values.
+var requirementFormats = map[corev1.NodeSelectorOperator]string{
+	corev1.NodeSelectorOpIn:           "%[1]s in [%[2]s]",
+	corev1.NodeSelectorOpNotIn:        "%[1]s not in [%[2]s]",
+	corev1.NodeSelectorOpExists:       "%[1]s",
+	corev1.NodeSelectorOpDoesNotExist: "no %[1]s",
+	corev1.NodeSelectorOpGt:           "%[1]s > %[2]s",
+	corev1.NodeSelectorOpLt:           "%[1]s < %[2]s",
+}
+
+func needsWords(needs requirements) string {
+	words := make([]string, len(needs))
+	for i := range needs {
+		words[i] = requirementWords(&needs[i])
 	}
 	return policy.Short(strings.Join(words, " and "), maxNeeds)
 }

@@ -3,7 +3,6 @@ package placement
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 
@@ -59,33 +58,9 @@ type Matching struct {
 // failure is the reason why it is unknown whether a policy is for an object.
 type failure struct {
 	policy *compiled
-	// problem is that of a matchCondition; empty where a claim is missing.
+	// problem is that of a matchCondition; with claim it is that a claim is missing.
 	problem string
-	missing *MissingClaimError
-}
-
-// failureOf returns the failure that an error of matches is; false for any other.
-func failureOf(c *compiled, err error) (failure, bool) {
-	if failed, ok := errors.AsType[*cel.FailedError](err); ok {
-		return failure{policy: c, problem: failed.Problem}, true
-	}
-	if missing, ok := errors.AsType[*MissingClaimError](err); ok {
-		return failure{policy: c, missing: missing}, true
-	}
-	return failure{}, false
-}
-
-// gives explains why a policy gives no more than what.
-func (f *failure) gives(what string) string {
-	if f.missing != nil {
-		return f.unknown() + ", so the policy gives " + what
-	}
-	return "a matchCondition of the policy failed, so it gives " + what + ": " + policy.Short(f.problem, maxProblem)
-}
-
-// unknown describes the claim that is missing.
-func (f *failure) unknown() string {
-	return policy.Short(f.missing.Error(), maxProblem) + ", and nobody knows which devices it will request"
+	claim   bool
 }
 
 // Empty reports whether there is nothing to give and nothing to report.
@@ -110,9 +85,6 @@ func (s *Set) MatchClaim(ctx context.Context, subject *Subject) (Matching, error
 }
 
 func (s *Set) matching(ctx context.Context, x *index, subject *Subject) (Matching, error) {
-	if x.empty() {
-		return Matching{}, nil
-	}
 	a := matcher{subject: subject}
 	positions, err := a.candidates(ctx, x)
 	if err != nil {
@@ -122,19 +94,22 @@ func (s *Set) matching(ctx context.Context, x *index, subject *Subject) (Matchin
 	for _, position := range positions {
 		c := s.Policies[position]
 		ok, err := a.matches(ctx, &c.match)
+		failed, isFailed := errors.AsType[*cel.FailedError](err)
+		missing, noClaim := errors.AsType[*MissingClaimError](err)
 		switch {
 		case ok:
 			found.policies = append(found.policies, c)
+		case isFailed:
+			found.failed = append(found.failed, failure{policy: c, problem: policy.Short(failed.Problem, maxProblem)})
+		case noClaim:
+			problem := policy.Short(missing.Error(), maxProblem) + ", and nobody knows which devices it will request"
+			found.failed = append(found.failed, failure{policy: c, problem: problem, claim: true})
 		case err != nil:
-			failed, ok := failureOf(c, err)
-			if !ok {
-				return Matching{}, err
-			}
-			found.failed = append(found.failed, failed)
+			return Matching{}, err
 		default:
 			continue
 		}
-		if c.gates() != nil {
+		if c.gates != nil {
 			found.gating = append(found.gating, c)
 		}
 	}
@@ -143,23 +118,26 @@ func (s *Set) matching(ctx context.Context, x *index, subject *Subject) (Matchin
 
 // matcher caches the resources and classes of a subject.
 type matcher struct {
-	subject                      *Subject
-	resources, classes           []string
-	resourcesAsked, classesAsked bool
+	subject *Subject
+	asked   [parts]bool
+	known   [parts][]string
 	// missing is a claim whose classes are not known.
 	missing *MissingClaimError
 }
 
 // candidates returns the policies that may be for the subject, ascending. The list is not to be changed.
 func (a *matcher) candidates(ctx context.Context, x *index) ([]int, error) {
-	s, positions, lists := a.subject, slices.Clip(x.loose), 1
+	if x.empty() {
+		return nil, nil
+	}
+	s, positions, mixed := a.subject, slices.Clip(x.loose), false
 	add := func(of part, key, value string) {
 		switch more := x.by[criterion{of, key, value}]; {
 		case len(more) == 0:
 		case len(positions) == 0:
 			positions = slices.Clip(more) // The list of the index itself: it is not written to.
 		default:
-			positions, lists = append(positions, more...), lists+1
+			positions, mixed = append(positions, more...), true
 		}
 	}
 	add(ofNamespace, "", s.Namespace)
@@ -169,57 +147,49 @@ func (a *matcher) candidates(ctx context.Context, x *index) ([]int, error) {
 	for key, value := range s.Labels {
 		add(ofLabel, key, value)
 	}
-	if x.resources {
-		names, err := a.resourceNames()
+	for _, of := range []part{ofResource, ofClass} {
+		if !x.has[of] {
+			continue
+		}
+		names, err := a.names(ctx, of)
 		if err != nil {
 			return nil, err
 		}
 		for _, name := range names {
-			add(ofResource, "", name)
+			add(of, "", name)
 		}
 	}
-	if x.classes {
-		names, err := a.classNames(ctx)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			add(ofClass, "", name)
-		}
-		for c, all := range x.by {
-			if a.missing != nil && c.of == ofClass {
-				positions, lists = append(positions, all...), lists+1
+	if a.missing != nil {
+		for c := range x.by {
+			if c.of == ofClass {
+				add(c.of, c.key, c.value)
 			}
 		}
 	}
-	if lists > 1 {
+	if mixed {
 		slices.Sort(positions)
 		positions = slices.Compact(positions)
 	}
 	return positions, nil
 }
 
-func (a *matcher) resourceNames() ([]string, error) {
-	if a.resourcesAsked || a.subject.Resources == nil {
-		return a.resources, nil
+// names returns the resources or the classes. With an error nothing is asked again.
+func (a *matcher) names(ctx context.Context, of part) ([]string, error) {
+	if a.asked[of] {
+		return a.known[of], nil
 	}
+	a.asked[of] = true
 	var err error
-	a.resources, err = a.subject.Resources()
-	a.resourcesAsked = err == nil
-	return a.resources, err
-}
-
-func (a *matcher) classNames(ctx context.Context) ([]string, error) {
-	if a.classesAsked || a.subject.DeviceClasses == nil {
-		return a.classes, nil
+	switch {
+	case of == ofResource && a.subject.Resources != nil:
+		a.known[of], err = a.subject.Resources()
+	case of == ofClass && a.subject.DeviceClasses != nil:
+		a.known[of], err = a.subject.DeviceClasses(ctx)
+		if missing, ok := errors.AsType[*MissingClaimError](err); ok { // with errors.As the matcher would be allocated
+			a.missing, err = missing, nil
+		}
 	}
-	var err error
-	a.classes, err = a.subject.DeviceClasses(ctx)
-	if missing, ok := errors.AsType[*MissingClaimError](err); ok { // with errors.As the matcher would be allocated
-		a.missing, err = missing, nil
-	}
-	a.classesAsked = err == nil
-	return a.classes, err
+	return a.known[of], err
 }
 
 // matches evaluates the cheap parts of a match first. With a MissingClaimError all but the
@@ -230,19 +200,19 @@ func (a *matcher) matches(ctx context.Context, m *match) (bool, error) {
 		return false, nil
 	}
 	if len(m.resources) > 0 {
-		names, err := a.resourceNames()
+		names, err := a.names(ctx, ofResource)
 		if err != nil || !m.resources.HasAny(names...) {
 			return false, err
 		}
 	}
 	unknown := false
 	if len(m.classes) > 0 {
-		names, err := a.classNames(ctx)
+		names, err := a.names(ctx, ofClass)
 		if unknown = !m.classes.HasAny(names...); err != nil || unknown && a.missing == nil {
 			return false, err
 		}
 	}
-	if ok, err := m.conditions.Match(ctx, s.Review); err != nil || !ok {
+	if ok, err := m.conditions.Match(ctx, s.Review); !ok {
 		return false, err
 	}
 	if unknown {
@@ -262,49 +232,34 @@ func (m *match) selects(s *Subject) bool {
 // they are for a pod: the rest of their match holds for the subject, and their
 // matchConditions read the requester, who is unknown for an existing pod.
 func (s *Set) PersonalPods(ctx context.Context, subject *Subject) ([]string, error) {
-	if s == nil {
-		return nil, nil
-	}
-	return s.personal(ctx, &s.pods, subject)
+	found, err := s.personal().MatchPod(ctx, subject)
+	return found.names(anyPolicy), err
 }
 
 // PersonalClaims is PersonalPods for a claim.
 func (s *Set) PersonalClaims(ctx context.Context, subject *Subject) ([]string, error) {
-	if s == nil {
-		return nil, nil
-	}
-	return s.personal(ctx, &s.claims, subject)
+	found, err := s.personal().MatchClaim(ctx, subject)
+	return found.names(anyPolicy), err
 }
 
-func (s *Set) personal(ctx context.Context, x *index, subject *Subject) ([]string, error) {
-	if x.empty() {
-		return nil, nil
+func anyPolicy(*compiled) bool { return true }
+
+// personal returns the set of the policies whose matchConditions read the requester, without these
+// conditions. They give nothing.
+func (s *Set) personal() *Set {
+	if s == nil {
+		return nil
 	}
-	a := matcher{subject: subject}
-	positions, err := a.candidates(ctx, x)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, position := range positions {
-		c := s.Policies[position]
+	rest := &Set{pods: s.pods, claims: s.claims}
+	for _, c := range s.Policies {
+		unconditional := &compiled{name: c.name, match: c.match}
+		unconditional.match.conditions = cel.Conditions{}
 		if !c.match.conditions.Uses().Requester {
-			continue
+			unconditional.match = match{} // matches nothing
 		}
-		rest := c.match
-		rest.conditions = cel.Conditions{}
-		matches, err := a.matches(ctx, &rest)
-		if _, unknown := errors.AsType[*MissingClaimError](err); unknown {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if matches {
-			names = append(names, c.name)
-		}
+		rest.Policies = append(rest.Policies, unconditional)
 	}
-	return names, nil
+	return rest
 }
 
 // index finds the policies that may be for an object: it may return one too many, never one
@@ -312,8 +267,8 @@ func (s *Set) personal(ctx context.Context, x *index, subject *Subject) ([]strin
 // match that is found first: the namespace, then labels, then resources and classes.
 type index struct {
 	by map[criterion][]int
-	// resources and classes say that some policies are found by these.
-	resources, classes bool
+	// has says by which parts some policies are found.
+	has [parts]bool
 	// loose are candidates for every object.
 	loose []int
 }
@@ -333,41 +288,39 @@ const (
 	ofLabel
 	ofResource
 	ofClass
+	parts
 )
 
 // add adds a policy. Positions must not descend.
-func (x *index) add(position int, m *v1alpha1.PlacementMatch) {
-	criteria := criteriaOf(m)
+func (x *index) add(position int, criteria []criterion) {
 	if len(criteria) == 0 {
 		x.loose = append(x.loose, position)
-		return
 	}
 	if x.by == nil {
 		x.by = map[criterion][]int{}
 	}
 	for _, c := range criteria {
 		x.by[c] = append(x.by[c], position)
-		x.resources, x.classes = x.resources || c.of == ofResource, x.classes || c.of == ofClass
+		x.has[c.of] = true
 	}
 }
 
 // criteriaOf returns criteria of which every object that a policy is for has one; none where there
 // is no such list.
 func criteriaOf(m *v1alpha1.PlacementMatch) []criterion {
-	open := func(pattern string) bool { return strings.HasSuffix(pattern, "*") }
-	if len(m.Namespaces) > 0 && !slices.ContainsFunc(m.Namespaces, open) {
-		return valuesOf(ofNamespace, "", m.Namespaces)
+	namespaces := m.Namespaces
+	if slices.ContainsFunc(namespaces, func(pattern string) bool { return strings.HasSuffix(pattern, "*") }) {
+		namespaces = nil
 	}
-	if found := labelsOf(ofNamespaceLabel, m.NamespaceSelector); len(found) > 0 {
-		return found
+	for _, criteria := range [][]criterion{
+		valuesOf(ofNamespace, "", namespaces), labelsOf(ofNamespaceLabel, m.NamespaceSelector), labelsOf(ofLabel, m.PodSelector),
+		valuesOf(ofResource, "", m.Resources), valuesOf(ofClass, "", m.DeviceClasses),
+	} {
+		if len(criteria) > 0 {
+			return criteria
+		}
 	}
-	if found := labelsOf(ofLabel, m.PodSelector); len(found) > 0 {
-		return found
-	}
-	if len(m.Resources) > 0 {
-		return valuesOf(ofResource, "", m.Resources)
-	}
-	return valuesOf(ofClass, "", m.DeviceClasses)
+	return nil
 }
 
 func valuesOf(of part, key string, values []string) []criterion {
@@ -384,8 +337,8 @@ func labelsOf(of part, selector *metav1.LabelSelector) []criterion {
 	if selector == nil {
 		return nil
 	}
-	if keys := slices.Sorted(maps.Keys(selector.MatchLabels)); len(keys) > 0 {
-		return []criterion{{of, keys[0], selector.MatchLabels[keys[0]]}}
+	for key, value := range selector.MatchLabels { // any of them
+		return []criterion{{of, key, value}}
 	}
 	for _, requirement := range selector.MatchExpressions {
 		if requirement.Operator == metav1.LabelSelectorOpIn {

@@ -348,8 +348,8 @@ func TestAClaimThatIsMadeLaterLetsNobodyByAGate(t *testing.T) {
 			spec := &corev1.PodSpec{}
 			given := matching.GivePod(Pod{Spec: spec})
 			var gates []string
-			for _, gate := range given.gates {
-				gates = append(gates, *gate.value)
+			for _, gate := range given.Gates {
+				gates = append(gates, gate.Name)
 			}
 			require.Equal(t, tt.gates, gates)
 			require.Equal(t, tt.selects, len(given.NodeSelector)+len(given.Terms) > 0)

@@ -7,68 +7,57 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/spread"
 )
 
-// need is a requirement of policies on the nodes of a pod.
-type need struct {
-	corev1.NodeSelectorRequirement
-
-	// selector says that it is one value, to be written as a nodeSelector where it
-	// can be.
-	selector bool
-}
-
-// compileNodes returns the valid requirements of a policy, at most one for each label that names
-// values. Several lists of values of one label hold together, as they do in a pod.
-func compileNodes(in *v1alpha1.PodPlacement) []need {
-	var needs []need
-	named := map[string]need{}
+// compileNodes compiles the valid requirements of a policy on nodes, at most one for each label that
+// names values. Several lists of values of one label hold together, as they do in a pod.
+func (c *compiled) compileNodes(in *v1alpha1.PodPlacement) {
+	named := map[string]corev1.NodeSelectorRequirement{}
 	for key, value := range in.NodeSelector {
 		if len(validateLabel(key, value, nil)) == 0 {
-			named[key] = need{NodeSelectorRequirement: inValues(key, value), selector: true}
+			named[key] = inValues(key, value)
 		}
 	}
 	for i := range in.NodeAffinity {
-		n := need{NodeSelectorRequirement: *in.NodeAffinity[i].DeepCopy()}
-		before, again := named[n.Key]
+		r := in.NodeAffinity[i].DeepCopy()
+		before, again := named[r.Key]
 		switch {
-		case len(validateRequirement(&n.NodeSelectorRequirement, nil)) > 0:
-		case n.Operator != corev1.NodeSelectorOpIn:
-			needs = append(needs, n)
+		case len(validateRequirement(r, nil)) > 0:
+		case r.Operator != corev1.NodeSelectorOpIn:
+			c.nodes = append(c.nodes, *r)
 		case again:
-			before.Values = slices.DeleteFunc(before.Values, func(value string) bool { return !slices.Contains(n.Values, value) })
-			named[n.Key] = before
+			before.Values = slices.DeleteFunc(before.Values, func(value string) bool { return !slices.Contains(r.Values, value) })
+			named[r.Key] = before
 		default:
-			n.Values = sortedSet(n.Values)
-			named[n.Key] = n
+			slices.Sort(r.Values)
+			r.Values = slices.Compact(r.Values)
+			named[r.Key] = *r
 		}
 	}
-	for _, n := range named {
-		// Lists that exclude each other are a fault, which validatePod reports.
-		if len(n.Values) > 0 {
-			needs = append(needs, n)
+	for key, r := range named {
+		if len(r.Values) == 0 {
+			continue // Lists that exclude each other are a fault, which validatePod reports.
+		}
+		c.nodes = append(c.nodes, r)
+		if value, ok := in.NodeSelector[key]; ok && value == r.Values[0] {
+			c.labels = append(c.labels, key)
 		}
 	}
-	return needs
 }
 
-func sortedSet(values []string) []string {
-	return slices.Compact(slices.Sorted(slices.Values(values)))
-}
-
-// needs returns the requirements of all policies, sorted, each once. The values of a label are
-// merged, so that the pod may go where one of the policies steers it.
-func (m Matching) needs() []need {
-	var all []need
+// needs returns the requirements of all policies on nodes, sorted, each once. The values of a label
+// are merged, so that the pod may go where one of the policies steers it.
+func (m Matching) needs() requirements {
+	var all requirements
 	named := map[string]int{} // the position in all of the requirement that names values of a label
 	for _, c := range m.policies {
-		for _, n := range c.pod.nodes {
+		for _, n := range c.nodes {
 			at, again := named[n.Key]
 			switch {
 			case n.Operator != corev1.NodeSelectorOpIn:
 				all = append(all, n)
 			case again:
-				all[at].selector = all[at].selector || n.selector
 				all[at].Values = withValues(all[at].Values, n.Values)
 			default:
 				named[n.Key] = len(all)
@@ -77,14 +66,11 @@ func (m Matching) needs() []need {
 			}
 		}
 	}
-	for i := range all {
-		all[i].selector = all[i].selector && len(all[i].Values) == 1
-	}
-	compare := func(a, b need) int {
+	compare := func(a, b corev1.NodeSelectorRequirement) int {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
 	}
 	slices.SortFunc(all, compare)
-	return slices.CompactFunc(all, func(a, b need) bool { return compare(a, b) == 0 })
+	return slices.CompactFunc(all, func(a, b corev1.NodeSelectorRequirement) bool { return compare(a, b) == 0 })
 }
 
 // withValues inserts the values that a sorted list does not have yet.
@@ -97,35 +83,44 @@ func withValues(sorted, values []string) []string {
 	return sorted
 }
 
-// authors returns the names, sorted, of the policies that have a requirement like this.
-func (m Matching) authors(like func(*need) bool) []string {
+// names returns the names, sorted, of the policies for which something holds.
+func (m Matching) names(holds func(*compiled) bool) []string {
 	var names []string
 	for _, c := range m.policies {
-		for i := range c.pod.nodes {
-			if like(&c.pod.nodes[i]) {
-				names = append(names, c.name)
-				break
-			}
+		if holds(c) {
+			names = append(names, c.name)
 		}
 	}
 	return names
 }
 
+// authorsOn returns the policies that have a requirement on a label.
+func (m Matching) authorsOn(key string) []string {
+	return m.names(func(c *compiled) bool { return len(about(key, c.nodes)) > 0 })
+}
+
 // authorsOf returns the policies that a need comes from: those that require the same, or for a
 // list of values, those that name values of the label.
 func (m Matching) authorsOf(n *corev1.NodeSelectorRequirement) []string {
-	return m.authors(func(own *need) bool {
-		return own.Key == n.Key && own.Operator == n.Operator &&
-			(n.Operator == corev1.NodeSelectorOpIn || slices.Equal(own.Values, n.Values))
+	return m.names(func(c *compiled) bool {
+		return slices.ContainsFunc(c.nodes, func(own corev1.NodeSelectorRequirement) bool {
+			return own.Key == n.Key && own.Operator == n.Operator && (n.Operator == corev1.NodeSelectorOpIn || slices.Equal(own.Values, n.Values))
+		})
 	})
 }
 
+// selects reports whether a need is one value that the nodeSelector of a policy names.
+func (m Matching) selects(n *corev1.NodeSelectorRequirement) bool {
+	return n.Operator == corev1.NodeSelectorOpIn && len(n.Values) == 1 &&
+		slices.ContainsFunc(m.policies, func(c *compiled) bool { return slices.Contains(c.labels, n.Key) })
+}
+
 // about returns the requirements on one label.
-func about(key string, requirements []corev1.NodeSelectorRequirement) []corev1.NodeSelectorRequirement {
-	var found []corev1.NodeSelectorRequirement
-	for i := range requirements {
-		if requirements[i].Key == key {
-			found = append(found, requirements[i])
+func about(key string, all requirements) requirements {
+	var found requirements
+	for i := range all {
+		if all[i].Key == key {
+			found = append(found, all[i])
 		}
 	}
 	return found
@@ -135,11 +130,10 @@ func about(key string, requirements []corev1.NodeSelectorRequirement) []corev1.N
 type steering struct {
 	Matching
 
-	needs []need
-	// wanted are the requirements of the needs, keys the labels that they are about, sorted.
-	wanted []corev1.NodeSelectorRequirement
-	keys   []string
-	spec   *corev1.PodSpec
+	needs requirements
+	// keys are the labels that the needs are about, sorted.
+	keys []string
+	spec *corev1.PodSpec
 	// terms are the required terms of the pod.
 	terms []corev1.NodeSelectorTerm
 }
@@ -151,56 +145,48 @@ func (m Matching) steering(pod Pod) *steering {
 		s.needs = m.needs()
 	}
 	for i := range s.needs {
-		s.wanted, s.keys = append(s.wanted, s.needs[i].NodeSelectorRequirement), append(s.keys, s.needs[i].Key)
+		s.keys = append(s.keys, s.needs[i].Key)
 	}
 	s.keys = slices.Compact(s.keys)
-	if required := required(pod.Spec.Affinity); required != nil {
+	if required := spread.RequiredNodes(pod.Spec.Affinity); required != nil {
 		s.terms = required.NodeSelectorTerms
 	}
 	return s
 }
 
-func required(affinity *corev1.Affinity) *corev1.NodeSelector {
-	if affinity == nil || affinity.NodeAffinity == nil {
-		return nil
-	}
-	return affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-}
-
 // empty reports whether a term selects nothing, and would select something if a
 // requirement were added to it.
 func empty(term *corev1.NodeSelectorTerm) bool {
-	return len(term.MatchExpressions) == 0 && len(term.MatchFields) == 0
+	return len(term.MatchExpressions)+len(term.MatchFields) == 0
 }
 
-// selected returns the requirement of a nodeSelector on a label.
-func selected(key string, selector map[string]string) []corev1.NodeSelectorRequirement {
-	if value, ok := selector[key]; ok {
-		return []corev1.NodeSelectorRequirement{inValues(key, value)}
+// ofSelector is the place of the requirements of a nodeSelector. All other places are indices of
+// required terms.
+const ofSelector = -1
+
+// own returns what the pod requires of a label at a place.
+func (s *steering) own(place int, key string) requirements {
+	if place != ofSelector {
+		return about(key, s.terms[place].MatchExpressions)
+	}
+	if value, ok := s.spec.NodeSelector[key]; ok {
+		return requirements{inValues(key, value)}
 	}
 	return nil
 }
 
-// conflict is a label for which no value satisfies both the pod and the policies. Term is the
-// index of the required term, -1 for the nodeSelector.
+// conflict is a label for which no value satisfies both the pod, at a place, and the policies.
 type conflict struct {
-	key  string
-	term int
-	own  corev1.NodeSelectorRequirement
+	key   string
+	place int
+	own   corev1.NodeSelectorRequirement
 }
 
 // conflicts returns the conflicts of the pod with the policies, sorted: in its nodeSelector,
 // or in every required term that could select a node. Terms are alternatives, so one without
-// a conflict is enough. Policies that contradict each other are no conflict of the pod.
+// a conflict is enough.
 func (s *steering) conflicts() []conflict {
-	var found []conflict
-	for _, key := range s.keys {
-		wanted := about(key, s.wanted)
-		own := selected(key, s.spec.NodeSelector)
-		if len(own) > 0 && satisfiable(wanted) && !satisfiable(slices.Concat(wanted, own)) {
-			found = append(found, conflict{key: key, term: -1, own: own[0]})
-		}
-	}
+	found := s.conflictsAt(ofSelector)
 	if len(found) > 0 {
 		return found
 	}
@@ -208,58 +194,51 @@ func (s *steering) conflicts() []conflict {
 		if !s.alive(&s.terms[i]) {
 			continue
 		}
-		c, ok := s.conflictOf(i)
-		if !ok {
+		// The nodeSelector needs no check here: it contradicts neither the policies nor a
+		// term that is alive.
+		own := s.conflictsAt(i)
+		if len(own) == 0 {
 			return nil
 		}
-		found = append(found, c)
+		found = append(found, own[0])
 	}
 	return found
 }
 
 // alive reports whether a term could select a node by the requirements of the pod alone.
 func (s *steering) alive(term *corev1.NodeSelectorTerm) bool {
-	if empty(term) {
-		return false
-	}
-	return !slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
-		return !satisfiable(slices.Concat(about(r.Key, term.MatchExpressions), selected(r.Key, s.spec.NodeSelector)))
+	return !empty(term) && !slices.ContainsFunc(term.MatchExpressions, func(r corev1.NodeSelectorRequirement) bool {
+		return !satisfiable(slices.Concat(about(r.Key, term.MatchExpressions), s.own(ofSelector, r.Key)))
 	})
 }
 
-// conflictOf returns the first conflict of a term that is alive.
-func (s *steering) conflictOf(i int) (conflict, bool) {
-	term := &s.terms[i]
+// conflictsAt returns the conflicts at a place, each with the requirement of the pod that alone
+// rules out what the policies want, or the first. Policies that contradict each other are no
+// conflict of the pod.
+func (s *steering) conflictsAt(place int) []conflict {
+	var found []conflict
 	for _, key := range s.keys {
-		// The nodeSelector needs no check here: it contradicts neither the policies nor a
-		// term that is alive.
-		own, wanted := about(key, term.MatchExpressions), about(key, s.wanted)
-		if len(own) > 0 && satisfiable(wanted) && !satisfiable(slices.Concat(wanted, own)) {
-			return conflict{key: key, term: i, own: decisive(wanted, own)}, true
+		own := s.own(place, key)
+		if len(own) == 0 {
+			continue
+		}
+		wanted := about(key, s.needs)
+		if satisfiable(wanted) && !satisfiable(slices.Concat(wanted, own)) {
+			decisive := slices.IndexFunc(own, func(r corev1.NodeSelectorRequirement) bool { return !satisfiable(append(slices.Clone(wanted), r)) })
+			found = append(found, conflict{key: key, place: place, own: own[max(decisive, 0)]})
 		}
 	}
-	return conflict{}, false
-}
-
-// decisive returns the requirement of own that alone rules out what is wanted, or
-// the first.
-func decisive(wanted, own []corev1.NodeSelectorRequirement) corev1.NodeSelectorRequirement {
-	for i := range own {
-		if !satisfiable(append(slices.Clone(wanted), own[i])) {
-			return own[i]
-		}
-	}
-	return own[0]
+	return found
 }
 
 // met reports whether the pod requires n, or more, in its nodeSelector or in all of its
 // terms.
-func (s *steering) met(n need) bool {
-	if implied(&n.NodeSelectorRequirement, selected(n.Key, s.spec.NodeSelector)) {
+func (s *steering) met(n *corev1.NodeSelectorRequirement) bool {
+	if implied(n, s.own(ofSelector, n.Key)) {
 		return true
 	}
 	return len(s.terms) > 0 && !slices.ContainsFunc(s.terms, func(term corev1.NodeSelectorTerm) bool {
-		return !empty(&term) && !implied(&n.NodeSelectorRequirement, about(n.Key, term.MatchExpressions))
+		return !empty(&term) && !implied(n, about(n.Key, term.MatchExpressions))
 	})
 }
 
@@ -270,31 +249,33 @@ func (s *steering) steer(to *PodAdditions) {
 	if len(s.conflicts()) > 0 {
 		return
 	}
-	var rest []need
-	added := map[string]string{}
-	for _, n := range slices.DeleteFunc(slices.Clone(s.needs), s.met) {
-		if _, own := s.spec.NodeSelector[n.Key]; n.selector && !own {
+	var rest requirements
+	for i := range s.needs {
+		n := &s.needs[i]
+		_, own := s.spec.NodeSelector[n.Key]
+		switch {
+		case s.met(n):
+		case !own && s.selects(n):
 			to.NodeSelector = append(to.NodeSelector, Labelled{Key: n.Key, Value: n.Values[0]})
-			added[n.Key] = n.Values[0]
-			continue
+		default:
+			rest = append(rest, *n)
 		}
-		rest = append(rest, n)
 	}
-	rest = slices.DeleteFunc(rest, func(n need) bool { return implied(&n.NodeSelectorRequirement, selected(n.Key, added)) })
-	if len(rest) == 0 {
-		return
-	}
-	if required(s.spec.Affinity) == nil {
+	rest = slices.DeleteFunc(rest, func(n corev1.NodeSelectorRequirement) bool {
+		return slices.ContainsFunc(to.NodeSelector, func(added Labelled) bool { return added.Key == n.Key && holds(&n, added.Value) })
+	})
+	if len(rest) > 0 && spread.RequiredNodes(s.spec.Affinity) == nil {
 		to.Terms = append(to.Terms, Term{Index: -1, needs: rest})
-		return
 	}
 	for i := range s.terms {
-		term := &s.terms[i]
-		lacking := slices.DeleteFunc(slices.Clone(rest), func(n need) bool {
-			return implied(&n.NodeSelectorRequirement, about(n.Key, term.MatchExpressions))
-		})
-		if !empty(term) && len(lacking) > 0 {
-			to.Terms = append(to.Terms, Term{Index: i, needs: lacking})
+		added := Term{Index: i}
+		for _, n := range rest {
+			if !empty(&s.terms[i]) && !implied(&n, s.own(i, n.Key)) {
+				added.needs = append(added.needs, n)
+			}
+		}
+		if len(added.needs) > 0 {
+			to.Terms = append(to.Terms, added)
 		}
 	}
 }

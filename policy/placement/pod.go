@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -33,8 +34,9 @@ type PodAdditions struct {
 	// Spread has defaults of constraints, ascending.
 	Spread []SpreadDefault
 
-	tolerations []given[corev1.Toleration]
-	gates       []given[string]
+	tolerations []given
+	// gating are the policies of the gates.
+	gating []*compiled
 }
 
 // Labelled is a label with its value.
@@ -48,17 +50,11 @@ type Term struct {
 	// required yet.
 	Index int
 
-	needs []need
+	needs requirements
 }
 
-// Requirements returns what is appended to the term.
-func (t *Term) Requirements() []corev1.NodeSelectorRequirement {
-	requirements := make([]corev1.NodeSelectorRequirement, len(t.needs))
-	for i := range t.needs {
-		requirements[i] = t.needs[i].NodeSelectorRequirement
-	}
-	return requirements
-}
+// Requirements returns what is appended to the term. They must not be written to.
+func (t *Term) Requirements() []corev1.NodeSelectorRequirement { return t.needs }
 
 // SpreadDefault is what is set in a constraint; nil is nothing.
 type SpreadDefault struct {
@@ -74,7 +70,7 @@ func (a *PodAdditions) Empty() bool {
 // GivePod returns the additions of the policies to a pod. A pod that has them is given
 // nothing more.
 func (m Matching) GivePod(pod Pod) PodAdditions {
-	if len(m.policies)+len(m.gating) == 0 {
+	if m.Empty() {
 		return PodAdditions{}
 	}
 	return m.give(pod, m.steering(pod))
@@ -83,48 +79,24 @@ func (m Matching) GivePod(pod Pod) PodAdditions {
 // give returns the additions to a pod whose steering is known.
 func (m Matching) give(pod Pod, s *steering) PodAdditions {
 	var additions PodAdditions
-	m.giveTolerations(pod.Spec, &additions)
+	var tolerations []given
+	var defaults v1alpha1.TopologySpreadDefaults
+	for _, c := range m.policies {
+		tolerations = join(tolerations, c.tolerations, c.name)
+		defaults.NodeTaintsPolicy = honoured(defaults.NodeTaintsPolicy, c.spread.NodeTaintsPolicy)
+		defaults.NodeAffinityPolicy = honoured(defaults.NodeAffinityPolicy, c.spread.NodeAffinityPolicy)
+	}
+	additions.tolerations = lacking(pod.Spec.Tolerations, tolerations)
+	for _, t := range additions.tolerations {
+		additions.Tolerations = append(additions.Tolerations, *t.Toleration)
+	}
 	if pod.Spec.NodeName == "" {
 		// A pod that is put on a node by name may not have gates (SD-01).
 		m.giveGates(pod.Spec, &additions)
 	}
 	s.steer(&additions)
-	m.giveSpread(pod.Spec, &additions)
-	return additions
-}
-
-func (m Matching) giveTolerations(spec *corev1.PodSpec, to *PodAdditions) {
-	var all []given[corev1.Toleration]
-	for _, c := range m.policies {
-		for i := range c.pod.tolerations {
-			all = join(all, given[corev1.Toleration]{&c.pod.tolerations[i], c.name}, covers)
-		}
-	}
-	to.tolerations = lacking(spec.Tolerations, all, covers)
-	for _, t := range to.tolerations {
-		to.Tolerations = append(to.Tolerations, *t.value)
-	}
-}
-
-func (m Matching) giveGates(spec *corev1.PodSpec, to *PodAdditions) {
-	for _, c := range m.gating {
-		for i := range c.pod.gates {
-			gate := corev1.PodSchedulingGate{Name: c.pod.gates[i]}
-			if !slices.Contains(spec.SchedulingGates, gate) && !slices.Contains(to.Gates, gate) {
-				to.Gates = append(to.Gates, gate)
-				to.gates = append(to.gates, given[string]{&c.pod.gates[i], c.name})
-			}
-		}
-	}
-}
-
-func (m Matching) giveSpread(spec *corev1.PodSpec, to *PodAdditions) {
-	if len(spec.TopologySpreadConstraints) == 0 {
-		return
-	}
-	defaults := m.spread()
-	for i := range spec.TopologySpreadConstraints {
-		constraint, set := &spec.TopologySpreadConstraints[i], SpreadDefault{Index: i}
+	for i, constraint := range pod.Spec.TopologySpreadConstraints {
+		set := SpreadDefault{Index: i}
 		if constraint.NodeTaintsPolicy == nil {
 			set.NodeTaintsPolicy = defaults.NodeTaintsPolicy
 		}
@@ -132,21 +104,25 @@ func (m Matching) giveSpread(spec *corev1.PodSpec, to *PodAdditions) {
 			set.NodeAffinityPolicy = defaults.NodeAffinityPolicy
 		}
 		if set.NodeTaintsPolicy != nil || set.NodeAffinityPolicy != nil {
-			to.Spread = append(to.Spread, set)
+			additions.Spread = append(additions.Spread, set)
+		}
+	}
+	return additions
+}
+
+func (m Matching) giveGates(spec *corev1.PodSpec, to *PodAdditions) {
+	for _, c := range m.gating {
+		for _, name := range c.gates {
+			gate := corev1.PodSchedulingGate{Name: name}
+			if !slices.Contains(spec.SchedulingGates, gate) && !slices.Contains(to.Gates, gate) {
+				to.Gates = append(to.Gates, gate)
+				to.gating = append(to.gating, c)
+			}
 		}
 	}
 }
 
-// spread returns the defaults that the policies set together.
-func (m Matching) spread() v1alpha1.TopologySpreadDefaults {
-	var together v1alpha1.TopologySpreadDefaults
-	for _, c := range m.policies {
-		together.NodeTaintsPolicy = honoured(together.NodeTaintsPolicy, c.pod.spread.NodeTaintsPolicy)
-		together.NodeAffinityPolicy = honoured(together.NodeAffinityPolicy, c.pod.spread.NodeAffinityPolicy)
-	}
-	return together
-}
-
+// honoured returns the default of two policies together, of which each is nil for none.
 func honoured(a, b *corev1.NodeInclusionPolicy) *corev1.NodeInclusionPolicy {
 	if a == nil || b != nil && *b == corev1.NodeInclusionPolicyHonor {
 		return b
@@ -158,49 +134,33 @@ func honoured(a, b *corev1.NodeInclusionPolicy) *corev1.NodeInclusionPolicy {
 func (a *PodAdditions) Apply(spec *corev1.PodSpec) {
 	spec.Tolerations = slices.Concat(spec.Tolerations, a.Tolerations)
 	spec.SchedulingGates = slices.Concat(spec.SchedulingGates, a.Gates)
-	a.applySelector(spec)
-	a.applyTerms(spec)
+	if len(a.NodeSelector) > 0 {
+		selector := map[string]string{}
+		maps.Copy(selector, spec.NodeSelector)
+		for _, l := range a.NodeSelector {
+			selector[l.Key] = l.Value
+		}
+		spec.NodeSelector = selector
+	}
+	if len(a.Terms) > 0 {
+		affinity := ptr.Deref(spec.Affinity, corev1.Affinity{})
+		node := ptr.Deref(affinity.NodeAffinity, corev1.NodeAffinity{})
+		required := ptr.Deref(node.RequiredDuringSchedulingIgnoredDuringExecution.DeepCopy(), corev1.NodeSelector{})
+		for _, t := range a.Terms {
+			if t.Index < 0 { // the only one
+				required.NodeSelectorTerms, t.Index = make([]corev1.NodeSelectorTerm, 1), 0
+			}
+			term := &required.NodeSelectorTerms[t.Index]
+			term.MatchExpressions = append(term.MatchExpressions, t.needs...)
+		}
+		node.RequiredDuringSchedulingIgnoredDuringExecution, affinity.NodeAffinity, spec.Affinity = &required, &node, &affinity
+	}
 	if len(a.Spread) > 0 {
 		spec.TopologySpreadConstraints = slices.Clone(spec.TopologySpreadConstraints)
 	}
 	for _, set := range a.Spread {
 		constraint := &spec.TopologySpreadConstraints[set.Index]
-		if set.NodeTaintsPolicy != nil {
-			constraint.NodeTaintsPolicy = new(*set.NodeTaintsPolicy)
-		}
-		if set.NodeAffinityPolicy != nil {
-			constraint.NodeAffinityPolicy = new(*set.NodeAffinityPolicy)
-		}
+		constraint.NodeTaintsPolicy = cmp.Or(constraint.NodeTaintsPolicy, set.NodeTaintsPolicy)
+		constraint.NodeAffinityPolicy = cmp.Or(constraint.NodeAffinityPolicy, set.NodeAffinityPolicy)
 	}
-}
-
-func (a *PodAdditions) applySelector(spec *corev1.PodSpec) {
-	if len(a.NodeSelector) == 0 {
-		return
-	}
-	selector := make(map[string]string, len(spec.NodeSelector)+len(a.NodeSelector))
-	maps.Copy(selector, spec.NodeSelector)
-	for _, l := range a.NodeSelector {
-		selector[l.Key] = l.Value
-	}
-	spec.NodeSelector = selector
-}
-
-func (a *PodAdditions) applyTerms(spec *corev1.PodSpec) {
-	if len(a.Terms) == 0 {
-		return
-	}
-	affinity := ptr.Deref(spec.Affinity, corev1.Affinity{})
-	node := ptr.Deref(affinity.NodeAffinity, corev1.NodeAffinity{})
-	selector := ptr.Deref(node.RequiredDuringSchedulingIgnoredDuringExecution.DeepCopy(), corev1.NodeSelector{})
-	for i := range a.Terms {
-		t := &a.Terms[i]
-		if t.Index < 0 {
-			selector.NodeSelectorTerms = append(selector.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchExpressions: t.Requirements()})
-			continue
-		}
-		term := &selector.NodeSelectorTerms[t.Index]
-		term.MatchExpressions = append(term.MatchExpressions, t.Requirements()...)
-	}
-	node.RequiredDuringSchedulingIgnoredDuringExecution, affinity.NodeAffinity, spec.Affinity = &selector, &node, &affinity
 }

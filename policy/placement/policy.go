@@ -4,11 +4,11 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -23,25 +23,24 @@ type Set struct {
 	// pods and claims find the policies that give something to them.
 	pods, claims index
 	// bounded are the tolerations of NoExecute for a while that claims are given.
-	bounded []resourcev1.DeviceToleration
+	bounded []corev1.Toleration
 }
 
-// compiled is a compiled policy.
+// compiled is a compiled policy: the part of its match that can be read, and its valid parts for
+// pods and claims.
 type compiled struct {
-	name  string
-	match match
-	// readable is the part of the match that can be read.
-	readable v1alpha1.PlacementMatch
-	pod      *podParts
-	claim    []resourcev1.DeviceToleration
-}
-
-// podParts are the valid parts of a policy for pods.
-type podParts struct {
+	name     string
+	match    match
+	criteria []criterion
+	// pods says that the policy gives something to pods.
+	pods        bool
 	tolerations []corev1.Toleration
-	nodes       []need
-	spread      v1alpha1.TopologySpreadDefaults
-	gates       []string
+	// nodes are the requirements on nodes, labels the labels of those that the nodeSelector makes.
+	nodes  requirements
+	labels []string
+	spread v1alpha1.TopologySpreadDefaults
+	gates  []string // nil for none
+	claim  []corev1.Toleration
 }
 
 // Compile returns the set of policies. The set shares no memory with the argument.
@@ -62,11 +61,11 @@ func (s *Set) Next(policies []v1alpha1.PlacementPolicy) *Set {
 	}
 	next := &Set{Set: policy.CompileSet(policies, &s.Set, policy.ByName, compile)}
 	for position, c := range next.Policies {
-		if c.pod != nil {
-			next.pods.add(position, &c.readable)
+		if c.pods {
+			next.pods.add(position, c.criteria)
 		}
 		if len(c.claim) > 0 {
-			next.claims.add(position, &c.readable)
+			next.claims.add(position, c.criteria)
 			next.bounded = append(next.bounded, slices.DeleteFunc(slices.Clone(c.claim), unbounded)...)
 		}
 	}
@@ -77,46 +76,41 @@ func (s *Set) Next(policies []v1alpha1.PlacementPolicy) *Set {
 // the whole of it, the policy gives gates alone.
 func compile(p *v1alpha1.PlacementPolicy) (*compiled, field.ErrorList) {
 	m, whole := readable(&p.Spec.Match)
-	c := &compiled{name: p.Name, match: compileMatch(&m), readable: *m.DeepCopy()}
-	if p.Spec.Pod != nil || p.Spec.Guard != nil {
-		c.pod = compilePod(&p.Spec)
-	}
-	if !whole {
-		gates := c.gates()
-		c.pod = nil
-		if len(gates) > 0 {
-			c.pod = &podParts{gates: gates}
+	in := ptr.Deref(p.Spec.Pod, v1alpha1.PodPlacement{})
+	c := &compiled{name: p.Name, criteria: criteriaOf(&m), match: match{
+		namespaces:        selector.CompileNamespaces(m.Namespaces), // a name or a prefix with a fault matches none
+		namespaceSelector: selector.CompileLabels(m.NamespaceSelector),
+		selector:          selector.CompileLabels(m.PodSelector),
+		resources:         sets.New(m.Resources...),
+		classes:           sets.New(m.DeviceClasses...),
+		conditions:        cel.CompileConditions(m.MatchConditions),
+	}}
+	c.gates = slices.DeleteFunc(slices.Clone(in.SchedulingGates), func(gate string) bool { return len(validation.IsQualifiedName(gate)) > 0 })
+	c.pods = len(c.gates) > 0
+	if whole {
+		c.pods = p.Spec.Pod != nil || p.Spec.Guard != nil
+		c.compileNodes(&in)
+		tolerations := slices.Clone(in.Tolerations)
+		if _, granted := matchGrant(&p.Spec.Match); granted && p.Spec.Guard != nil { // else the guard would refuse them
+			for _, t := range p.Spec.Guard.Taints {
+				tolerations = append(tolerations, corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpEqual, Value: t.Value, Effect: t.Effect})
+			}
 		}
-	} else if p.Spec.Claim != nil {
-		c.claim = validDeviceTolerations(p.Spec.Claim.Tolerations)
+		for _, t := range tolerations {
+			if len(validateToleration(&t, nil)) == 0 {
+				c.tolerations = append(c.tolerations, *t.DeepCopy())
+			}
+		}
+		if in.TopologySpread != nil && len(validateSpread(in.TopologySpread, nil)) == 0 {
+			c.spread = *in.TopologySpread.DeepCopy()
+		}
+		for _, t := range ptr.Deref(p.Spec.Claim, v1alpha1.ClaimPlacement{}).Tolerations {
+			if len(validateDeviceToleration(&t, nil)) == 0 {
+				c.claim = append(c.claim, *selector.FromDevice(t.DeepCopy()))
+			}
+		}
 	}
 	return c, ValidatePolicy(p)
-}
-
-// gates returns the gates that the policy gives, nil for none.
-func (c *compiled) gates() []string {
-	if c.pod == nil {
-		return nil
-	}
-	return c.pod.gates
-}
-
-func compilePod(spec *v1alpha1.PlacementPolicySpec) *podParts {
-	in := spec.Pod
-	if in == nil {
-		in = &v1alpha1.PodPlacement{}
-	}
-	parts := &podParts{nodes: compileNodes(in)}
-	for _, t := range slices.Concat(in.Tolerations, guardTolerations(spec)) {
-		if len(validateToleration(&t, nil)) == 0 {
-			parts.tolerations = append(parts.tolerations, *t.DeepCopy())
-		}
-	}
-	if in.TopologySpread != nil && len(validateSpread(in.TopologySpread, nil)) == 0 {
-		parts.spread = *in.TopologySpread.DeepCopy()
-	}
-	parts.gates = slices.DeleteFunc(slices.Clone(in.SchedulingGates), func(gate string) bool { return len(validation.IsQualifiedName(gate)) > 0 })
-	return parts
 }
 
 // Len returns how many policies the set holds.
@@ -128,14 +122,10 @@ func (s *Set) Len() int {
 }
 
 // GivesToPods reports whether a policy gives something to pods.
-func (s *Set) GivesToPods() bool {
-	return s != nil && !s.pods.empty()
-}
+func (s *Set) GivesToPods() bool { return s != nil && !s.pods.empty() }
 
 // GivesToClaims reports whether a policy gives tolerations to claims.
-func (s *Set) GivesToClaims() bool {
-	return s != nil && !s.claims.empty()
-}
+func (s *Set) GivesToClaims() bool { return s != nil && !s.claims.empty() }
 
 // match is a compiled match.
 type match struct {
@@ -144,17 +134,4 @@ type match struct {
 	namespaceSelector, selector labels.Selector
 	resources, classes          sets.Set[string]
 	conditions                  cel.Conditions
-}
-
-// compileMatch compiles a match whose selectors can be read. A name or a prefix with a fault
-// matches no namespace.
-func compileMatch(in *v1alpha1.PlacementMatch) match {
-	return match{
-		namespaces:        selector.CompileNamespaces(in.Namespaces),
-		namespaceSelector: selector.CompileLabels(in.NamespaceSelector),
-		selector:          selector.CompileLabels(in.PodSelector),
-		resources:         sets.New(in.Resources...),
-		classes:           sets.New(in.DeviceClasses...),
-		conditions:        cel.CompileConditions(in.MatchConditions),
-	}
 }

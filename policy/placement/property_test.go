@@ -3,7 +3,6 @@ package placement
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"strconv"
 	"testing"
@@ -184,15 +183,12 @@ func TestTheBoundNeverChangesTheVerdict(t *testing.T) {
 		matching, err := Compile(policies).MatchPod(t.Context(), randomSubject())
 		require.NoError(t, err)
 		pod := Pod{Spec: new(randomSpec(random)), FromDaemonSetController: random.IntN(4) == 0}
-		whole := report{most: math.MaxInt}
-		if !matching.Empty() {
-			matching.judgePod(pod, &whole)
-		}
+		whole := matching.judgePod(pod)
 		found := matching.JudgePod(pod)
 		require.LessOrEqual(t, len(found), MaxFindings)
-		verdict := policy.Decide(whole.findings).Verdict
+		verdict := policy.Decide(whole).Verdict
 		require.Equal(t, verdict, policy.Decide(found).Verdict)
-		if len(whole.findings) > MaxFindings {
+		if len(whole) > MaxFindings {
 			cut++
 			if verdict == policy.Denied {
 				denied++

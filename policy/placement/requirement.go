@@ -8,8 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The functions here are about what is required of one label of a node. A label
-// that a node does not have satisfies NotIn and DoesNotExist.
+// requirements are what is required of the labels of a node. A label that a node does not have
+// satisfies NotIn and DoesNotExist.
+type requirements []corev1.NodeSelectorRequirement
 
 // holds reports whether a node whose label has the value satisfies r.
 func holds(r *corev1.NodeSelectorRequirement, value string) bool {
@@ -18,17 +19,16 @@ func holds(r *corev1.NodeSelectorRequirement, value string) bool {
 		return slices.Contains(r.Values, value)
 	case corev1.NodeSelectorOpNotIn:
 		return !slices.Contains(r.Values, value)
-	case corev1.NodeSelectorOpExists:
-		return true
 	case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
 		bound, ok := boundOf(r)
 		number, err := strconv.ParseInt(value, 10, 64)
 		return ok && err == nil && (r.Operator == corev1.NodeSelectorOpGt && number > bound || r.Operator == corev1.NodeSelectorOpLt && number < bound)
 	case corev1.NodeSelectorOpDoesNotExist:
 		return false
-	default:
-		return true // the API server may know the operator
+	case corev1.NodeSelectorOpExists:
+	default: // the API server may know the operator
 	}
+	return true
 }
 
 func boundOf(r *corev1.NodeSelectorRequirement) (int64, bool) {
@@ -41,14 +41,14 @@ func boundOf(r *corev1.NodeSelectorRequirement) (int64, bool) {
 
 // satisfiable reports whether some node could satisfy all requirements, which are
 // about the same label.
-func satisfiable(requirements []corev1.NodeSelectorRequirement) bool {
+func satisfiable(wanted requirements) bool {
 	all := func(value string) bool {
-		return !slices.ContainsFunc(requirements, func(r corev1.NodeSelectorRequirement) bool { return !holds(&r, value) })
+		return !slices.ContainsFunc(wanted, func(r corev1.NodeSelectorRequirement) bool { return !holds(&r, value) })
 	}
 	present, absent := false, false
 	least, most := int64(math.MinInt64), int64(math.MaxInt64)
-	for i := range requirements {
-		r := &requirements[i]
+	for i := range wanted {
+		r := &wanted[i]
 		switch r.Operator {
 		case corev1.NodeSelectorOpIn:
 			return slices.ContainsFunc(r.Values, all)
@@ -57,9 +57,16 @@ func satisfiable(requirements []corev1.NodeSelectorRequirement) bool {
 		case corev1.NodeSelectorOpExists:
 			present = true
 		case corev1.NodeSelectorOpGt, corev1.NodeSelectorOpLt:
-			present = true
-			if !narrow(r, &least, &most) {
+			bound, ok := boundOf(r)
+			more := r.Operator == corev1.NodeSelectorOpGt
+			if !ok || more && bound == math.MaxInt64 || !more && bound == math.MinInt64 {
 				return false
+			}
+			present = true
+			if more {
+				least = max(least, bound+1)
+			} else {
+				most = min(most, bound-1)
 			}
 		case corev1.NodeSelectorOpNotIn:
 		default:
@@ -70,34 +77,14 @@ func satisfiable(requirements []corev1.NodeSelectorRequirement) bool {
 	return (!present || !absent) && least <= most
 }
 
-// narrow takes from the numbers from least to most those that do not satisfy r, and
-// reports whether any may be left.
-func narrow(r *corev1.NodeSelectorRequirement, least, most *int64) bool {
-	bound, ok := boundOf(r)
-	switch {
-	case !ok:
-		return false
-	case r.Operator == corev1.NodeSelectorOpGt && bound < math.MaxInt64:
-		*least = max(*least, bound+1)
-		return true
-	case r.Operator == corev1.NodeSelectorOpLt && bound > math.MinInt64:
-		*most = min(*most, bound-1)
-		return true
-	default:
-		return false
-	}
-}
-
 // implied reports whether every node that satisfies all of have satisfies r too: r
 // itself is among them, or one of them leaves only values that satisfy it. All are
 // about the same label.
-func implied(r *corev1.NodeSelectorRequirement, have []corev1.NodeSelectorRequirement) bool {
+func implied(r *corev1.NodeSelectorRequirement, have requirements) bool {
 	return slices.ContainsFunc(have, func(h corev1.NodeSelectorRequirement) bool {
-		if h.Operator == r.Operator && slices.Equal(h.Values, r.Values) {
-			return true
-		}
-		return h.Operator == corev1.NodeSelectorOpIn && len(h.Values) > 0 &&
-			!slices.ContainsFunc(h.Values, func(value string) bool { return !holds(r, value) })
+		return h.Operator == r.Operator && slices.Equal(h.Values, r.Values) ||
+			h.Operator == corev1.NodeSelectorOpIn && len(h.Values) > 0 &&
+				!slices.ContainsFunc(h.Values, func(value string) bool { return !holds(r, value) })
 	})
 }
 

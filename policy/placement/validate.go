@@ -36,7 +36,7 @@ const (
 func ValidatePolicy(p *v1alpha1.PlacementPolicy) field.ErrorList {
 	spec := field.NewPath("spec")
 	return slices.Concat(
-		validateMatch(&p.Spec.Match, matchPath()),
+		validateMatch(&p.Spec.Match),
 		policy.Check(p.Spec.Pod != nil || p.Spec.Claim != nil || p.Spec.Guard != nil, field.Required(spec, "a policy gives something: set pod, claim or guard")),
 		validatePod(p.Spec.Pod, spec.Child("pod")),
 		validateClaim(&p.Spec, spec.Child("claim", "tolerations")),
@@ -114,13 +114,13 @@ func validateRequirement(r *corev1.NodeSelectorRequirement, path *field.Path) fi
 
 // validateNodes refuses a policy that steers where no node can be.
 func validateNodes(in *v1alpha1.PodPlacement, path *field.Path) field.ErrorList {
-	byKey := map[string][]corev1.NodeSelectorRequirement{}
+	byKey := map[string]requirements{}
 	for key, value := range in.NodeSelector {
 		byKey[key] = append(byKey[key], inValues(key, value))
 	}
-	for i := range in.NodeAffinity {
-		if len(validateRequirement(&in.NodeAffinity[i], nil)) == 0 {
-			byKey[in.NodeAffinity[i].Key] = append(byKey[in.NodeAffinity[i].Key], in.NodeAffinity[i])
+	for _, r := range in.NodeAffinity {
+		if len(validateRequirement(&r, nil)) == 0 {
+			byKey[r.Key] = append(byKey[r.Key], r)
 		}
 	}
 	var errs field.ErrorList
@@ -136,8 +136,8 @@ func validateSpread(in *v1alpha1.TopologySpreadDefaults, path *field.Path) field
 	if in == nil {
 		return nil
 	}
-	return append(spread.ValidateInclusion(in.NodeTaintsPolicy, path.Child("nodeTaintsPolicy")),
-		spread.ValidateInclusion(in.NodeAffinityPolicy, path.Child("nodeAffinityPolicy"))...)
+	return append(spread.ValidateInclusion(in.NodeTaintsPolicy, path, "nodeTaintsPolicy"),
+		spread.ValidateInclusion(in.NodeAffinityPolicy, path, "nodeAffinityPolicy")...)
 }
 
 func validateClaim(spec *v1alpha1.PlacementPolicySpec, path *field.Path) field.ErrorList {
@@ -150,7 +150,7 @@ func validateClaim(spec *v1alpha1.PlacementPolicySpec, path *field.Path) field.E
 	}
 	return slices.Concat(
 		policy.ValidateEach(given, resourcev1.DeviceTolerationsMaxLength, path, validateDeviceToleration),
-		policy.Check(len(spec.Match.Resources) == 0 || spec.Pod != nil, field.Invalid(matchPath().Child("resources"), spec.Match.Resources,
+		policy.Check(len(spec.Match.Resources) == 0 || spec.Pod != nil, field.Invalid(matchPath.Child("resources"), spec.Match.Resources,
 			"claims request no resources, so the policy gives nothing; use deviceClasses")),
 		validateReturn(given, path))
 }
@@ -167,13 +167,14 @@ func validateDeviceToleration(t *resourcev1.DeviceToleration, path *field.Path) 
 // pods come back to what they were evicted from.
 func validateReturn(given []resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i := range given {
-		if unbounded(given[i]) {
+	tolerations := selector.FromDevices(given)
+	for i := range tolerations {
+		if unbounded(tolerations[i]) {
 			continue
 		}
-		for j := range given {
-			if given[j].Effect == resourcev1.DeviceTaintEffectNoSchedule && overlaps(&given[i], &given[j]) {
-				errs = append(errs, field.Invalid(path.Index(j), tolerationWords(selector.FromDevice(&given[j])),
+		for j := range tolerations {
+			if t := &tolerations[j]; t.Effect == corev1.TaintEffectNoSchedule && overlaps(&tolerations[i], t) {
+				errs = append(errs, field.Invalid(path.Index(j), tolerationWords(t),
 					"with a toleration of NoExecute for a while, pods would be evicted and come back to the same device, for ever"))
 			}
 		}
@@ -181,19 +182,10 @@ func validateReturn(given []resourcev1.DeviceToleration, path *field.Path) field
 	return errs
 }
 
-func validDeviceTolerations(given []resourcev1.DeviceToleration) []resourcev1.DeviceToleration {
-	var valid []resourcev1.DeviceToleration
-	for i := range given {
-		if len(validateDeviceToleration(&given[i], nil)) == 0 {
-			valid = append(valid, *given[i].DeepCopy())
-		}
-	}
-	return valid
-}
+var matchPath = field.NewPath("spec", "match")
 
-func matchPath() *field.Path { return field.NewPath("spec", "match") }
-
-func validateMatch(m *v1alpha1.PlacementMatch, path *field.Path) field.ErrorList {
+func validateMatch(m *v1alpha1.PlacementMatch) field.ErrorList {
+	path := matchPath
 	return slices.Concat(
 		policy.Check(named(m), field.Required(path, `a policy names who it is for: set namespaces (["*"] is every one), a namespaceSelector `+
 			"that is not empty, resources, deviceClasses or matchConditions; podSelector only narrows, because users set the labels of their pods")),
@@ -217,9 +209,6 @@ func named(m *v1alpha1.PlacementMatch) bool {
 func readable(in *v1alpha1.PlacementMatch) (m v1alpha1.PlacementMatch, whole bool) {
 	m, whole = *in, named(in)
 	for _, selector := range []**metav1.LabelSelector{&m.NamespaceSelector, &m.PodSelector} {
-		if *selector == nil {
-			continue
-		}
 		if _, err := metav1.LabelSelectorAsSelector(*selector); err != nil {
 			*selector, whole = nil, false
 		}

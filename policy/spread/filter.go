@@ -2,10 +2,10 @@ package spread
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/policy/selector"
 )
@@ -55,54 +55,29 @@ type Count struct {
 	Domains []Domain
 	// Nodes has an entry for each node of the cluster, in its order.
 	Nodes []NodeCount
-	// Least is how many pods the emptiest domain has; 0 where there is no domain.
-	Least int
-	// TooFew says that there are fewer domains than minDomains, so that the skew is
-	// measured from 0 (TS-09).
-	TooFew bool
 	// Self is 1 if the constraint counts the pod itself, else 0.
 	Self int
+
+	domains map[string]Domain // by value
+	minimum int
 }
 
-// Minimum returns the number from which the skew is measured: the global minimum.
-func (c *Count) Minimum() int {
-	if c.TooFew {
-		return 0
-	}
-	return c.Least
-}
+// Minimum returns the number from which the skew is measured, the global minimum: how many pods
+// the emptiest domain has, and 0 where there are fewer domains than minDomains (TS-09).
+func (c *Count) Minimum() int { return c.minimum }
 
 // Domain returns the domain with that value. A domain in which no node counts has no pods
 // (TS-08).
 func (c *Count) Domain(value string) Domain {
-	i, found := slices.BinarySearchFunc(c.Domains, value, func(d Domain, value string) int { return cmp.Compare(d.Value, value) })
-	if !found {
-		return Domain{Value: value}
-	}
-	return c.Domains[i]
+	return cmp.Or(c.domains[value], Domain{Value: value})
 }
 
-// exclusion returns why a node does not count. Missing is a key that it lacks, nil where nodes
-// count that lack a key.
-func (c *Constraint) exclusion(missing *string, affine bool, taint *corev1.Taint) Exclusion {
-	switch {
-	case missing != nil:
-		return MissingKey
-	case !affine && c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor:
-		return AffinityMismatch
-	case taint != nil && c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor:
-		return UntoleratedTaint
-	default:
-		return Counted
-	}
-}
-
-// count returns the counts of constraints that have the same whenUnsatisfiable.
-func (s *Spreading) count(cluster *Cluster, constraints []Constraint) []Count {
+// count returns the counts of the constraints with DoNotSchedule.
+func (s *Spreading) count(cluster *Cluster) []Count {
+	constraints := s.hard()
 	if len(constraints) == 0 {
 		return nil
 	}
-	pods := s.matching(cluster, constraints)
 	counts := make([]Count, len(constraints))
 	for i := range counts {
 		counts[i] = Count{Constraint: constraints[i], Nodes: make([]NodeCount, len(cluster.nodes))}
@@ -112,24 +87,29 @@ func (s *Spreading) count(cluster *Cluster, constraints []Constraint) []Count {
 	}
 	for n := range cluster.nodes {
 		node := &cluster.nodes[n]
-		affine, taint := s.required.matches(node), s.untolerated(node.Taints)
-		missing := node.missingKey(constraints)
+		affine, taint, missing := s.Affine(node), s.untolerated(node.Taints), node.missingKey(constraints)
 		for i := range counts {
-			counts[i].Nodes[n] = NodeCount{Why: constraints[i].exclusion(missing, affine, taint), Key: ptr.Deref(missing, ""), Taint: taint, Pods: pods[i][n]}
+			counted := &counts[i].Nodes[n]
+			counted.Taint = taint
+			switch c := &constraints[i]; {
+			case missing != nil:
+				counted.Why, counted.Key = MissingKey, *missing
+			case !affine && c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor:
+				counted.Why = AffinityMismatch
+			case taint != nil && c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor:
+				counted.Why = UntoleratedTaint
+			}
 		}
 	}
+	s.countPods(cluster, counts)
 	for i := range counts {
 		counts[i].addUp(cluster.nodes)
 	}
 	return counts
 }
 
-// matching returns how many pods each constraint selects on each node (TS-10).
-func (s *Spreading) matching(cluster *Cluster, constraints []Constraint) [][]int {
-	pods := make([][]int, len(constraints))
-	for i := range pods {
-		pods[i] = make([]int, len(cluster.nodes))
-	}
+// countPods counts the pods on each node that each constraint selects (TS-10).
+func (s *Spreading) countPods(cluster *Cluster, counts []Count) {
 	for p := range cluster.pods {
 		pod := &cluster.pods[p]
 		if pod.Namespace != s.namespace || pod.Terminating {
@@ -139,35 +119,30 @@ func (s *Spreading) matching(cluster *Cluster, constraints []Constraint) [][]int
 		if !ok {
 			continue
 		}
-		for i := range constraints {
-			if constraints[i].Selects(selector.Labels(pod.Labels)) {
-				pods[i][at]++
+		for i := range counts {
+			if counts[i].Constraint.Selects(selector.Labels(pod.Labels)) {
+				counts[i].Nodes[at].Pods++
 			}
 		}
 	}
-	return pods
 }
 
-// addUp fills in the domains and their least number of pods.
+// addUp fills in the domains and the minimum.
 func (c *Count) addUp(nodes []Node) {
-	domains := map[string]Domain{}
+	c.domains = map[string]Domain{}
 	for n := range nodes {
 		if c.Nodes[n].Why != Counted {
 			continue
 		}
-		value, _ := nodes[n].value(c.Constraint.TopologyKey)
-		d := domains[value]
-		domains[value] = Domain{Value: value, Pods: d.Pods + c.Nodes[n].Pods, Nodes: d.Nodes + 1}
+		value, _ := nodes[n].labels().Lookup(c.Constraint.TopologyKey)
+		d := c.domains[value]
+		c.domains[value] = Domain{Value: value, Pods: d.Pods + c.Nodes[n].Pods, Nodes: d.Nodes + 1}
 	}
-	c.Domains = make([]Domain, 0, len(domains))
-	for _, d := range domains {
-		c.Domains = append(c.Domains, d)
-	}
+	c.Domains = slices.AppendSeq(make([]Domain, 0, len(c.domains)), maps.Values(c.domains))
 	slices.SortFunc(c.Domains, func(a, b Domain) int { return cmp.Compare(a.Value, b.Value) })
-	if len(c.Domains) > 0 {
-		c.Least = slices.MinFunc(c.Domains, func(a, b Domain) int { return a.Pods - b.Pods }).Pods
+	if len(c.Domains) >= c.Constraint.MinDomains {
+		c.minimum = slices.MinFunc(c.Domains, func(a, b Domain) int { return a.Pods - b.Pods }).Pods
 	}
-	c.TooFew = len(c.Domains) < c.Constraint.MinDomains
 }
 
 // Code is what a constraint, or the scheduler, says of a node.
@@ -208,31 +183,26 @@ type Filtered struct {
 
 // Filter says where the constraints with DoNotSchedule let the pod go. Only spread is
 // looked at: whether nodes have taints that keep the pod away, or match its requirements,
-// is not decided here (TS-08).
+// is not decided here (TS-07, TS-08).
 func (s *Spreading) Filter(cluster *Cluster) *Filtered {
-	f := &Filtered{Counts: s.count(cluster, s.acting(corev1.DoNotSchedule)), Verdicts: make([]Verdict, len(cluster.nodes))}
+	f := &Filtered{Counts: s.count(cluster), Verdicts: make([]Verdict, len(cluster.nodes))}
 	for n := range cluster.nodes {
-		f.Verdicts[n] = judge(&cluster.nodes[n], f.Counts)
+		verdict := make(Verdict, len(f.Counts))
+		for i := range f.Counts {
+			c := &f.Counts[i]
+			value, ok := cluster.nodes[n].labels().Lookup(c.Constraint.TopologyKey)
+			switch {
+			case !ok:
+				verdict[i] = UnschedulableAndUnresolvable
+			case c.Domain(value).Pods+c.Self-c.minimum > c.Constraint.MaxSkew:
+				verdict[i] = Unschedulable
+			default:
+				verdict[i] = Success
+			}
+		}
+		f.Verdicts[n] = verdict
 	}
 	return f
-}
-
-// judge returns the verdict on a node (TS-07).
-func judge(node *Node, counts []Count) Verdict {
-	verdict := make(Verdict, len(counts))
-	for i := range counts {
-		c := &counts[i]
-		value, ok := node.value(c.Constraint.TopologyKey)
-		switch {
-		case !ok:
-			verdict[i] = UnschedulableAndUnresolvable
-		case c.Domain(value).Pods+c.Self-c.Minimum() > c.Constraint.MaxSkew:
-			verdict[i] = Unschedulable
-		default:
-			verdict[i] = Success
-		}
-	}
-	return verdict
 }
 
 // SideBySide is where a pod may go if taints are honoured and if they are ignored.

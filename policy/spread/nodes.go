@@ -1,6 +1,8 @@
 package spread
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -24,15 +26,12 @@ func NodeOf(node *corev1.Node) Node {
 	return Node{Name: node.Name, Labels: labels.Set(node.Labels), Taints: node.Spec.Taints}
 }
 
-// value returns the value of a topology key, and whether the node has it.
-func (n *Node) value(key string) (string, bool) { return n.labels().Lookup(key) }
-
 func (n *Node) labels() labels.Labels { return selector.Labels(n.Labels) }
 
 // missingKey returns the first topology key of constraints that the node lacks, nil for none.
 func (n *Node) missingKey(constraints []Constraint) *string {
 	for i := range constraints {
-		if _, ok := n.value(constraints[i].TopologyKey); !ok {
+		if _, ok := n.labels().Lookup(constraints[i].TopologyKey); !ok {
 			return &constraints[i].TopologyKey
 		}
 	}
@@ -87,15 +86,16 @@ func (c *Cluster) Nodes() []Node { return c.nodes }
 
 // Affine reports whether a node is one that the pod requires by its nodeSelector and its
 // required node affinity, whatever its taints.
-func (s *Spreading) Affine(node *Node) bool { return s.required.matches(node) }
+func (s *Spreading) Affine(node *Node) bool {
+	has, r := node.labels(), &s.required
+	return r.selector.Matches(has) && (!r.limited || slices.ContainsFunc(r.terms, func(t term) bool { return t.matches(node.Name, has) }))
+}
 
-// required is the nodeSelector and the required node affinity of a pod, read once. The
-// zero value requires nothing.
+// required is the nodeSelector and the required node affinity of a pod, read once.
 //
 // The package nodeaffinity of k8s.io/component-helpers matches only Nodes with a map of
 // labels, which the tracker does not keep, and makes allocations for each.
 type required struct {
-	// selector is nil for none.
 	selector labels.Selector
 	// terms are alternatives, of which limited says that one has to match.
 	terms   []term
@@ -105,27 +105,24 @@ type required struct {
 // term is a term that can match: it has requirements, and all can be read.
 type term struct {
 	labels []labels.Requirement
-	names  []nameRequirement
+	// fields have In or NotIn and one value each.
+	fields []corev1.NodeSelectorRequirement
 }
 
-// nameRequirement is a requirement of the field metadata.name.
-type nameRequirement struct {
-	value string
-	not   bool
+// RequiredNodes returns the required node affinity of a pod, nil for none.
+func RequiredNodes(affinity *corev1.Affinity) *corev1.NodeSelector {
+	if affinity == nil || affinity.NodeAffinity == nil {
+		return nil
+	}
+	return affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 }
 
 func readRequired(spec *corev1.PodSpec) required {
-	var r required
-	if len(spec.NodeSelector) > 0 {
-		r.selector = labels.SelectorFromSet(spec.NodeSelector)
-	}
-	if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil {
-		return r
-	}
-	if required := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+	r := required{selector: labels.SelectorFromSet(spec.NodeSelector)}
+	if nodes := RequiredNodes(spec.Affinity); nodes != nil {
 		r.limited = true
-		for i := range required.NodeSelectorTerms {
-			if t, ok := readTerm(&required.NodeSelectorTerms[i]); ok {
+		for i := range nodes.NodeSelectorTerms {
+			if t, ok := readTerm(&nodes.NodeSelectorTerms[i]); ok {
 				r.terms = append(r.terms, t)
 			}
 		}
@@ -133,40 +130,10 @@ func readRequired(spec *corev1.PodSpec) required {
 	return r
 }
 
-// matches reports whether a node is one that the pod requires.
-func (r *required) matches(node *Node) bool {
-	has := node.labels()
-	if r.selector != nil && !r.selector.Matches(has) {
-		return false
-	}
-	for i := range r.terms {
-		if r.terms[i].matches(node.Name, has) {
-			return true
-		}
-	}
-	return !r.limited
-}
-
-// effort returns how many comparisons it takes at most to match a node.
-func (r *required) effort() int {
-	n := 0
-	if r.selector != nil {
-		requirements, _ := r.selector.Requirements()
-		n = len(requirements)
-	}
-	for i := range r.terms {
-		n += len(r.terms[i].names)
-		for j := range r.terms[i].labels {
-			n += 1 + len(r.terms[i].labels[j].ValuesUnsorted())
-		}
-	}
-	return n
-}
-
 // readTerm returns a term, and false for one that matches nothing: an empty one, and one
 // that cannot be read, which the scheduler passes over.
 func readTerm(in *corev1.NodeSelectorTerm) (term, bool) {
-	var t term
+	t := term{fields: in.MatchFields}
 	for i := range in.MatchExpressions {
 		e := &in.MatchExpressions[i]
 		requirement, err := labels.NewRequirement(e.Key, operators[e.Operator], e.Values) // fails for an unknown operator too
@@ -175,19 +142,13 @@ func readTerm(in *corev1.NodeSelectorTerm) (term, bool) {
 		}
 		t.labels = append(t.labels, *requirement)
 	}
-	for i := range in.MatchFields {
-		f := &in.MatchFields[i]
-		not := f.Operator == corev1.NodeSelectorOpNotIn
-		if len(f.Values) != 1 || !not && f.Operator != corev1.NodeSelectorOpIn {
-			return term{}, false
-		}
-		if f.Key == metav1.ObjectNameField {
-			t.names = append(t.names, nameRequirement{value: f.Values[0], not: not})
-		} else if (f.Values[0] == "") == not { // nodes have no other field: all others are empty
+	for i := range t.fields {
+		f := &t.fields[i]
+		if len(f.Values) != 1 || f.Operator != corev1.NodeSelectorOpIn && f.Operator != corev1.NodeSelectorOpNotIn {
 			return term{}, false
 		}
 	}
-	return t, len(in.MatchExpressions)+len(in.MatchFields) > 0
+	return t, len(t.labels)+len(t.fields) > 0
 }
 
 // operators are those of node selectors as label selectors have them.
@@ -206,8 +167,12 @@ func (t *term) matches(name string, has labels.Labels) bool {
 			return false
 		}
 	}
-	for _, n := range t.names {
-		if (name == n.value) == n.not {
+	for i := range t.fields {
+		f, value := &t.fields[i], "" // nodes have no other field: all others are empty
+		if f.Key == metav1.ObjectNameField {
+			value = name
+		}
+		if (value == f.Values[0]) != (f.Operator == corev1.NodeSelectorOpIn) {
 			return false
 		}
 	}

@@ -96,7 +96,7 @@ func expectedWedges(s *Spreading, cluster *Cluster) map[string][]string {
 
 // usable reports whether the pod can go to a node but for spread and room.
 func (s *Spreading) usable(n *Node) bool {
-	return s.untolerated(n.Taints) == nil && s.required.matches(n) && n.missingKey(s.acting(corev1.DoNotSchedule)) == nil
+	return s.untolerated(n.Taints) == nil && s.Affine(n) && n.missingKey(s.hard()) == nil
 }
 
 // The order of nodes and pods changes nothing.

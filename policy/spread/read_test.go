@@ -107,16 +107,16 @@ func TestTS02RequiredNodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := pod(test.change)
-			required := readRequired(&p.Spec)
+			s := &Spreading{required: readRequired(&p.Spec)}
 			n := node("n", "zone=a,cores=8")
-			require.Equal(t, test.want, required.matches(&n))
+			require.Equal(t, test.want, s.Affine(&n))
 		})
 	}
 	t.Run("a node without labels", func(t *testing.T) {
 		t.Parallel()
 		p := pod(selectingNodes("zone=a"))
-		required := readRequired(&p.Spec)
-		require.False(t, required.matches(&Node{Name: "n"}))
+		s := &Spreading{required: readRequired(&p.Spec)}
+		require.False(t, s.Affine(&Node{Name: "n"}))
 	})
 }
 

@@ -3,6 +3,7 @@ package spread
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,38 +36,42 @@ type Spreading struct {
 // affinity and constraints. The error is that of a constraint that the API
 // server refuses (TS-14).
 func Read(pod *corev1.Pod, o Options) (*Spreading, error) {
+	own := pod.Spec.TopologySpreadConstraints
 	s := &Spreading{
 		namespace:   pod.Namespace,
 		labels:      pod.Labels,
+		constraints: make([]Constraint, 0, len(own)),
 		required:    readRequired(&pod.Spec),
-		tolerations: readTolerations(pod.Spec.Tolerations, o.ComparisonOperators),
+		tolerations: make([]selector.Toleration, 0, len(pod.Spec.Tolerations)),
 	}
-	own := pod.Spec.TopologySpreadConstraints
-	path := field.NewPath("spec", "topologySpreadConstraints")
-	if errs := Validate(own, path); len(errs) > 0 {
+	for i := range pod.Spec.Tolerations {
+		t := &pod.Spec.Tolerations[i]
+		compares := t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt
+		if !compares || o.ComparisonOperators { // else it tolerates nothing (TS-04)
+			s.tolerations = append(s.tolerations, selector.OfPod(t))
+		}
+	}
+	if errs := validate(own); len(errs) > 0 {
 		return nil, errs.ToAggregate()
 	}
 	for i := range own {
-		c, err := readConstraint(&own[i], i, pod.Labels)
+		c := &own[i]
+		counted, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path.Index(i), err)
+			return nil, fmt.Errorf("%s: read labelSelector: %w", constraintsPath.Index(i), err)
 		}
-		s.constraints = append(s.constraints, c)
+		s.constraints = append(s.constraints, Constraint{
+			Index:              i,
+			TopologyKey:        c.TopologyKey,
+			MaxSkew:            int(c.MaxSkew),
+			MinDomains:         int(ptr.Deref(c.MinDomains, 1)),
+			WhenUnsatisfiable:  c.WhenUnsatisfiable,
+			NodeAffinityPolicy: ptr.Deref(c.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor),
+			NodeTaintsPolicy:   ptr.Deref(c.NodeTaintsPolicy, corev1.NodeInclusionPolicyIgnore),
+			Selector:           withLabelKeys(counted, c.MatchLabelKeys, pod.Labels),
+		})
 	}
 	return s, nil
-}
-
-// readTolerations leaves out tolerations that tolerate nothing where the scheduler does
-// not compare (TS-04).
-func readTolerations(list []corev1.Toleration, comparisonOperators bool) []selector.Toleration {
-	read := make([]selector.Toleration, 0, len(list))
-	for i := range list {
-		compares := list[i].Operator == corev1.TolerationOpLt || list[i].Operator == corev1.TolerationOpGt
-		if !compares || comparisonOperators {
-			read = append(read, selector.OfPod(&list[i]))
-		}
-	}
-	return read
 }
 
 // Constraints returns the constraints of the pod. They must not be written to.
@@ -83,10 +88,10 @@ func (s *Spreading) withTaintsPolicy(policy corev1.NodeInclusionPolicy) *Spreadi
 	return &with
 }
 
-// acting returns the constraints with that whenUnsatisfiable. The scheduler looks at
-// those with DoNotSchedule and those with ScheduleAnyway apart (TS-05).
-func (s *Spreading) acting(action corev1.UnsatisfiableConstraintAction) []Constraint {
-	return slices.DeleteFunc(slices.Clone(s.constraints), func(c Constraint) bool { return c.WhenUnsatisfiable != action })
+// hard returns the constraints with DoNotSchedule. The scheduler looks at these and those with
+// ScheduleAnyway apart (TS-05).
+func (s *Spreading) hard() []Constraint {
+	return slices.DeleteFunc(slices.Clone(s.constraints), func(c Constraint) bool { return c.WhenUnsatisfiable != corev1.DoNotSchedule })
 }
 
 // untolerated returns the first taint that keeps the pod from a node, nil for none. How long a
@@ -95,10 +100,8 @@ func (s *Spreading) acting(action corev1.UnsatisfiableConstraintAction) []Constr
 func (s *Spreading) untolerated(taints []corev1.Taint) *corev1.Taint {
 	for i := range taints {
 		t := &taints[i]
-		if t.Effect != corev1.TaintEffectNoSchedule && t.Effect != corev1.TaintEffectNoExecute {
-			continue
-		}
-		if !slices.ContainsFunc(s.tolerations, func(has selector.Toleration) bool { return has.Tolerates(t) }) {
+		keeps := t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+		if keeps && !slices.ContainsFunc(s.tolerations, func(has selector.Toleration) bool { return has.Tolerates(t) }) {
 			return t
 		}
 	}
@@ -119,98 +122,63 @@ type Constraint struct {
 	Selector labels.Selector
 }
 
-// String returns the name of the constraint among those of the pod: no two have the same
-// key and whenUnsatisfiable (TS-14).
-func (c *Constraint) String() string {
-	return c.TopologyKey + " (" + string(c.WhenUnsatisfiable) + ")"
-}
-
 // Selects reports whether pods with those labels are counted. The empty selector counts
 // none (TS-10).
 func (c *Constraint) Selects(podLabels labels.Labels) bool {
 	return !c.Selector.Empty() && c.Selector.Matches(podLabels)
 }
 
-// readConstraint reads a constraint. Labels are those of the pod.
-func readConstraint(in *corev1.TopologySpreadConstraint, index int, podLabels map[string]string) (Constraint, error) {
-	selector, err := metav1.LabelSelectorAsSelector(in.LabelSelector)
-	if err != nil {
-		return Constraint{}, fmt.Errorf("read labelSelector: %w", err)
-	}
-	return Constraint{
-		Index:              index,
-		TopologyKey:        in.TopologyKey,
-		MaxSkew:            int(in.MaxSkew),
-		MinDomains:         int(ptr.Deref(in.MinDomains, 1)),
-		WhenUnsatisfiable:  in.WhenUnsatisfiable,
-		NodeAffinityPolicy: ptr.Deref(in.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor),
-		NodeTaintsPolicy:   ptr.Deref(in.NodeTaintsPolicy, corev1.NodeInclusionPolicyIgnore),
-		Selector:           withLabelKeys(selector, in.MatchLabelKeys, podLabels),
-	}, nil
-}
-
 // withLabelKeys returns a selector that also requires the pod's values of keys. Keys that
 // the pod does not have require nothing, and a selector that selects nothing still does
 // not.
 func withLabelKeys(selector labels.Selector, keys []string, podLabels map[string]string) labels.Selector {
-	requirements, selects := selector.Requirements()
-	values := labels.Set{}
 	for _, key := range keys {
 		if value, ok := podLabels[key]; ok {
-			values[key] = value
+			same, _ := labels.SelectorFromSet(labels.Set{key: value}).Requirements()
+			selector = selector.Add(same...)
 		}
 	}
-	if !selects || len(values) == 0 {
-		return selector
-	}
-	return labels.SelectorFromSet(values).Add(requirements...)
+	return selector
 }
 
-// Validate checks constraints by those rules of the API server on which spreading depends
+var constraintsPath = field.NewPath("spec", "topologySpreadConstraints")
+
+// validate checks the constraints of a pod by those rules of the API server on which spreading depends
 // (TS-14).
-func Validate(constraints []corev1.TopologySpreadConstraint, path *field.Path) field.ErrorList {
-	type identity struct {
-		key    string
-		action corev1.UnsatisfiableConstraintAction
-	}
+func validate(constraints []corev1.TopologySpreadConstraint) field.ErrorList {
 	var errs field.ErrorList
-	seen := sets.New[identity]()
+	seen := sets.New[[2]string]() // keys, each with a whenUnsatisfiable
 	for i := range constraints {
-		c, at := &constraints[i], path.Index(i)
-		errs = append(errs, validateConstraint(c, at)...)
-		id := identity{c.TopologyKey, c.WhenUnsatisfiable}
+		c, at := &constraints[i], constraintsPath.Index(i)
+		if c.MaxSkew <= 0 {
+			errs = append(errs, field.Invalid(at.Child("maxSkew"), c.MaxSkew, "must be greater than 0"))
+		}
+		if c.TopologyKey == "" {
+			errs = append(errs, field.Required(at.Child("topologyKey"), "must name a label of nodes"))
+		}
+		errs = append(errs, policy.ValidateEnum(c.WhenUnsatisfiable, at.Child("whenUnsatisfiable"),
+			[]corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway})...)
+		if n := ptr.Deref(c.MinDomains, 1); n <= 0 {
+			errs = append(errs, field.Invalid(at.Child("minDomains"), n, "must be greater than 0"))
+		} else if c.MinDomains != nil && c.WhenUnsatisfiable != corev1.DoNotSchedule {
+			errs = append(errs, field.Invalid(at.Child("minDomains"), n, "may only be set with whenUnsatisfiable DoNotSchedule"))
+		}
+		errs = slices.Concat(errs,
+			ValidateInclusion(c.NodeAffinityPolicy, at, "nodeAffinityPolicy"), ValidateInclusion(c.NodeTaintsPolicy, at, "nodeTaintsPolicy"))
+		id := [2]string{c.TopologyKey, string(c.WhenUnsatisfiable)}
 		if seen.Has(id) {
-			errs = append(errs, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), c.TopologyKey+", "+string(c.WhenUnsatisfiable)))
+			errs = append(errs, field.Duplicate(at.Child("{topologyKey, whenUnsatisfiable}"), strings.Join(id[:], ", ")))
 		}
 		seen.Insert(id)
 	}
 	return errs
 }
 
-func validateConstraint(c *corev1.TopologySpreadConstraint, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if c.MaxSkew <= 0 {
-		errs = append(errs, field.Invalid(path.Child("maxSkew"), c.MaxSkew, "must be greater than 0"))
-	}
-	if c.TopologyKey == "" {
-		errs = append(errs, field.Required(path.Child("topologyKey"), "must name a label of nodes"))
-	}
-	errs = append(errs, policy.ValidateEnum(c.WhenUnsatisfiable, path.Child("whenUnsatisfiable"),
-		[]corev1.UnsatisfiableConstraintAction{corev1.DoNotSchedule, corev1.ScheduleAnyway})...)
-	if n := ptr.Deref(c.MinDomains, 1); n <= 0 {
-		errs = append(errs, field.Invalid(path.Child("minDomains"), n, "must be greater than 0"))
-	} else if c.MinDomains != nil && c.WhenUnsatisfiable != corev1.DoNotSchedule {
-		errs = append(errs, field.Invalid(path.Child("minDomains"), n, "may only be set with whenUnsatisfiable DoNotSchedule"))
-	}
-	return slices.Concat(errs,
-		ValidateInclusion(c.NodeAffinityPolicy, path.Child("nodeAffinityPolicy")),
-		ValidateInclusion(c.NodeTaintsPolicy, path.Child("nodeTaintsPolicy")))
-}
-
-// ValidateInclusion returns the error of a policy on the nodes that count, nil for the default.
-func ValidateInclusion(in *corev1.NodeInclusionPolicy, path *field.Path) field.ErrorList {
+// ValidateInclusion returns the error of a policy on the nodes that count, nil for the default. It
+// is the child of path with a name.
+func ValidateInclusion(in *corev1.NodeInclusionPolicy, path *field.Path, name string) field.ErrorList {
 	if in == nil {
 		return nil
 	}
-	return policy.ValidateEnum(*in, path, []corev1.NodeInclusionPolicy{corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore})
+	return policy.ValidateEnum(*in, path.Child(name), []corev1.NodeInclusionPolicy{corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore})
 }

@@ -37,14 +37,14 @@ type Wedge struct {
 // It takes time in proportion to the nodes, and little of it unless a taint keeps the pod
 // from some.
 func (s *Spreading) Wedges(nodes []Node) []Wedge {
-	hard := s.acting(corev1.DoNotSchedule)
+	hard := s.hard()
 	if !slices.ContainsFunc(hard, s.mayWedge) || !slices.ContainsFunc(nodes, func(n Node) bool { return s.untolerated(n.Taints) != nil }) {
 		return nil
 	}
 	counted, usable := make([]countedNode, 0, len(nodes)), false
 	for i := range nodes {
 		if n := &nodes[i]; n.missingKey(hard) == nil {
-			c := countedNode{Node: n, taint: s.untolerated(n.Taints), affine: s.required.matches(n)}
+			c := countedNode{Node: n, taint: s.untolerated(n.Taints), affine: s.Affine(n)}
 			counted = append(counted, c)
 			usable = usable || c.taint == nil && c.affine
 		}
@@ -81,31 +81,36 @@ func (s *Spreading) mayWedge(c Constraint) bool {
 // Effort returns the number of comparisons that Wedges may need for a node, by the size of the pod's
 // spec. A caller can pass over a pod that needs too many.
 func (s *Spreading) Effort() int {
-	return len(s.constraints) + len(s.tolerations) + s.required.effort()
+	requirements, _ := s.required.selector.Requirements()
+	n := len(s.constraints) + len(s.tolerations) + len(requirements)
+	for _, t := range s.required.terms {
+		n += len(t.fields) + len(t.labels)
+		for i := range t.labels {
+			n += len(t.labels[i].ValuesUnsorted())
+		}
+	}
+	return n
 }
 
 // wedgeOf returns the domains that taints keep the pod from, false for none.
 func wedgeOf(nodes []countedNode, c *Constraint) (Wedge, bool) {
 	usable, domains, taints := sets.New[string](), sets.New[string](), sets.New[corev1.Taint]()
-	each := func(tainted bool, do func(value string, taint *corev1.Taint)) {
+	for _, tainted := range []bool{false, true} { // all usable domains are known before the others are looked for
 		for i := range nodes {
-			if n := &nodes[i]; (n.taint != nil) == tainted && (n.affine || c.NodeAffinityPolicy == corev1.NodeInclusionPolicyIgnore) {
-				value, _ := n.value(c.TopologyKey)
-				do(value, n.taint)
+			n := &nodes[i]
+			if (n.taint != nil) != tainted || !n.affine && c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor {
+				continue
+			}
+			value, _ := n.labels().Lookup(c.TopologyKey)
+			if !tainted {
+				usable.Insert(value)
+			} else if !usable.Has(value) {
+				domains.Insert(value)
+				taints.Insert(corev1.Taint{Key: n.taint.Key, Value: n.taint.Value, Effect: n.taint.Effect})
 			}
 		}
 	}
-	each(false, func(value string, _ *corev1.Taint) { usable.Insert(value) })
-	if len(usable) < c.MinDomains {
-		return Wedge{}, false
-	}
-	each(true, func(value string, taint *corev1.Taint) {
-		if !usable.Has(value) {
-			domains.Insert(value)
-			taints.Insert(corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
-		}
-	})
-	if len(domains) == 0 {
+	if len(usable) < c.MinDomains || len(domains) == 0 {
 		return Wedge{}, false
 	}
 	return Wedge{

@@ -73,7 +73,7 @@ func TestWedges(t *testing.T) {
 				for i := range w.Taints {
 					taints = append(taints, w.Taints[i].ToString())
 				}
-				found = append(found, fmt.Sprintf("%s: %s of %d, %s", &w.Constraint, strings.Join(w.Domains, " "), w.Usable, strings.Join(taints, " ")))
+				found = append(found, fmt.Sprintf("%s (%s): %s of %d, %s", w.Constraint.TopologyKey, w.Constraint.WhenUnsatisfiable, strings.Join(w.Domains, " "), w.Usable, strings.Join(taints, " ")))
 			}
 			require.Equal(t, test.want, found)
 		})

@@ -1,11 +1,11 @@
 package taint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -49,7 +49,7 @@ func (s *Set) Judge(ctx context.Context, in Input) (policy.Decision, error) {
 		}
 		c := s.Policies[position]
 		if err := c.judge(ctx, &in, &r); err != nil && fault == nil {
-			fault = fmt.Errorf("judge by %s: %w", policyRef(c.name), err)
+			fault = fmt.Errorf("judge by %s: %w", c.ref, err)
 		}
 	}
 	if fault != nil && !r.Denied {
@@ -73,13 +73,14 @@ func (g *governed) named() Taint {
 	return g.New
 }
 
-// governedIn returns the writes that the policy judges.
+// governedIn returns the writes that the policy judges. The controllers of Kubernetes may always
+// write the keys of Kubernetes.
 func (c *compiled) governedIn(in *Input) []governed {
 	var found []governed
 	for i := range in.Writes {
-		w := &in.Writes[i]
-		if operation, ok := c.seen(w); ok && !exempt(in.User, w) {
-			found = append(found, governed{Write: w, operation: operation})
+		g := governed{Write: &in.Writes[i], operation: c.seen(&in.Writes[i])}
+		if g.operation != "" && (!selector.System(g.named().Key) || !slices.Contains(SystemControllers(), in.User.Username)) {
+			found = append(found, g)
 		}
 	}
 	return found
@@ -88,26 +89,18 @@ func (c *compiled) governedIn(in *Input) []governed {
 // partly is the note of a policy that cannot refuse and had a fault.
 const partly = "not all of the policy could be judged"
 
-// denies reports whether the policy can refuse.
-func (c *compiled) denies() bool {
-	return policy.Denies(c.actions)
-}
-
 // applies reports whether the match conditions hold. They do where one of them fails, as in
 // a ValidatingAdmissionPolicy with failurePolicy Fail, and on a fault if the policy cannot
-// refuse; note says why.
+// refuse; note says why. With an error they do not.
 func (c *compiled) applies(ctx context.Context, in *Input) (ok bool, note string, err error) {
-	if in.Foreseen {
-		if !c.conditions.Empty() {
-			note = "if its matchConditions hold"
-		}
-		return true, note, nil
+	if in.Foreseen && !c.conditions.Empty() {
+		return true, "if its matchConditions hold", nil
 	}
 	ok, err = c.conditions.Match(ctx, in.Review)
-	if failed := (*cel.FailedError)(nil); errors.As(err, &failed) {
+	if failed, is := errors.AsType[*cel.FailedError](err); is {
 		return true, "a match condition could not be evaluated: " + policy.Short(failed.Problem, policy.MaxKeyLength), nil
 	}
-	if err != nil && !c.denies() {
+	if err != nil && !c.denies {
 		return true, partly, nil
 	}
 	return ok, "", err
@@ -121,10 +114,10 @@ func (c *compiled) judge(ctx context.Context, in *Input, r *policy.Report) error
 		return nil
 	}
 	ok, note, err := c.applies(ctx, in)
-	if err != nil || !ok {
+	if !ok {
 		return err
 	}
-	f := violations{c: c, r: r, note: note}
+	f := violations{compiled: c, report: r, note: note}
 	var fault error
 	for i := range writes {
 		if err := ctx.Err(); err != nil {
@@ -135,7 +128,7 @@ func (c *compiled) judge(ctx context.Context, in *Input, r *policy.Report) error
 		case in.Foreseen, allowed:
 		case err == nil:
 			f.notGranted(w, in.User, failure)
-		case !c.denies():
+		case !c.denies:
 			f.note = partly
 			f.notGranted(w, in.User, "")
 		case fault == nil:
@@ -154,16 +147,17 @@ const maxRemedy = 400
 
 // violations reports the violations of one policy.
 type violations struct {
-	c *compiled
-	r *policy.Report
+	*compiled
+
+	report *policy.Report
 	// note is why not all of the policy could be judged; empty if all could.
 	note string
 }
 
 // add adds a finding, completed with the fields that all findings of the policy share.
 func (f *violations) add(found policy.Finding) {
-	f.r.Add(f.c.denies(), func() policy.Finding { return f.c.complete(found, f.note) }, policy.Finding{
-		Reason: policy.MoreFindings, Policy: policyRef(f.c.name), Actions: slices.Clone(f.c.actions), Field: "spec",
+	f.report.Add(f.denies, func() policy.Finding { return f.complete(found, f.note) }, policy.Finding{
+		Reason: policy.MoreFindings, Policy: f.ref, Actions: f.actions, Field: "spec",
 		Problem: "more taints violate this policy or others than are listed",
 	})
 }
@@ -171,8 +165,7 @@ func (f *violations) add(found policy.Finding) {
 // complete sets the name and the actions of the policy in a finding, and appends its message
 // and a note, if there is one.
 func (c *compiled) complete(found policy.Finding, note string) policy.Finding {
-	found.Policy = policyRef(c.name)
-	found.Actions = slices.Clone(c.actions)
+	found.Policy, found.Actions = c.ref, c.actions
 	found.Field = policy.Short(found.Field, policy.Field)
 	if note != "" {
 		found.Problem += " (" + note + ")"
@@ -187,29 +180,24 @@ func (c *compiled) complete(found policy.Finding, note string) policy.Finding {
 func (f *violations) notGranted(w *governed, user *authenticationv1.UserInfo, failed string) {
 	problem := policy.Short(user.Username, policy.MaxKeyLength) + " may not " + strings.ToLower(string(w.operation)) + " this taint"
 	if w.Times > 1 {
-		problem += ", here and on " + strconv.Itoa(w.Times-1) + " more devices"
+		problem += fmt.Sprintf(", here and on %d more devices", w.Times-1)
 	}
 	if failed != "" {
 		problem += " (an expression that could allow it failed: " + policy.Short(failed, policy.MaxKeyLength) + ")"
+	}
+	var setters []string
+	for i := range f.setters {
+		if f.setters[i].allows(w.operation) {
+			setters = append(setters, f.setters[i].words)
+		}
 	}
 	f.add(policy.Finding{
 		Reason:  policy.TaintNotGranted,
 		Field:   w.Path.String(),
 		Value:   w.named().String(),
 		Problem: problem,
-		Remedy:  f.c.remedy(w.operation),
+		Remedy:  remedyOf(setters),
 	})
-}
-
-// remedy returns the subjects to which the setters allow an operation, for messages.
-func (c *compiled) remedy(operation v1alpha1.TaintOperation) string {
-	var words []string
-	for i := range c.setters {
-		if c.setters[i].allows(operation) {
-			words = append(words, c.setters[i].words)
-		}
-	}
-	return remedyOf(words)
 }
 
 // Remedy says who may write the taints that a policy governs, whatever the operation.
@@ -236,55 +224,48 @@ func (f *violations) skewed(w *governed, now time.Time, most time.Duration) {
 	if w.operation == v1alpha1.TaintRemove || w.New.TimeAdded.IsZero() {
 		return
 	}
-	stood := w.before()
+	stood := cmp.Or(w.Old, w.replaced)
 	kept := stood.TimeAdded.Equal(w.New.TimeAdded)
-	if kept && f.c.governs(stood) {
+	if kept && f.governs(stood) {
 		return
 	}
 	distance := w.New.TimeAdded.Sub(now)
 	if distance.Abs() <= max(most, stampWindow) {
 		return
 	}
-	where, remedy := "before", "leave timeAdded out to have it set, or give one within "+most.String()+" of the present"
+	where, remedy := "before", "leave timeAdded out to have it set, or give one"
 	if distance > 0 {
 		where = "after"
 	}
 	if kept {
-		remedy = "it is that of " + stood.String() + ": remove that first, or give a time within " + most.String() + " of the present"
+		remedy = "it is that of " + stood.String() + ": remove that first, or give a time"
 	}
 	f.add(policy.Finding{
 		Reason:  policy.TimeAddedSkewed,
 		Field:   w.Path.String(),
 		Value:   w.New.String() + " since " + w.New.TimeAdded.Format(time.RFC3339),
 		Problem: "has a time that is " + distance.Abs().Truncate(time.Second).String() + " " + where + " the present",
-		Remedy:  remedy,
+		Remedy:  remedy + " within " + most.String() + " of the present",
 	})
-}
-
-const (
-	nodePrefix = "system:node:"
-	nodesGroup = "system:nodes"
-)
-
-// systemControllers are the identities under which Kubernetes' own controllers, and
-// those of cloud providers, taint nodes.
-var systemControllers = []string{
-	"system:kube-controller-manager",
-	"system:serviceaccount:kube-system:node-controller",
-	"system:cloud-controller-manager",
-	"system:serviceaccount:kube-system:cloud-controller-manager",
-	"system:serviceaccount:kube-system:cloud-node-controller",
 }
 
 // SystemControllers returns the users under which the controllers of Kubernetes and of cloud
 // providers taint nodes.
-func SystemControllers() []string { return slices.Clone(systemControllers) }
+func SystemControllers() []string {
+	return []string{
+		"system:kube-controller-manager",
+		"system:serviceaccount:kube-system:node-controller",
+		"system:cloud-controller-manager",
+		"system:serviceaccount:kube-system:cloud-controller-manager",
+		"system:serviceaccount:kube-system:cloud-node-controller",
+	}
+}
 
 // IsNode reports whether the user is the kubelet of a node, and of which. The group
 // is what makes it one: a name alone can be anybody's (C18).
 func IsNode(user *authenticationv1.UserInfo) (name string, ok bool) {
-	name, found := strings.CutPrefix(user.Username, nodePrefix)
-	return name, found && name != "" && slices.Contains(user.Groups, nodesGroup)
+	name, found := strings.CutPrefix(user.Username, "system:node:")
+	return name, found && name != "" && slices.Contains(user.Groups, "system:nodes")
 }
 
 // PublishesSlice reports whether a user counts as the driver of a slice. A driver may always
@@ -297,14 +278,6 @@ func IsNode(user *authenticationv1.UserInfo) (name string, ok bool) {
 // driver, and RBAC alone limits writes. PublishesSlice does not check whether the pool has
 // slices of another node; the caller must check that.
 func PublishesSlice(user *authenticationv1.UserInfo, node string) bool {
-	if _, _, err := serviceaccount.SplitUsername(user.Username); err != nil {
-		return false
-	}
-	return node == "" || slices.Contains(user.Extra[serviceaccount.NodeNameKey], node)
-}
-
-// exempt reports whether the user may always make the write: the controllers of Kubernetes
-// may write the keys of Kubernetes.
-func exempt(user *authenticationv1.UserInfo, w *Write) bool {
-	return selector.System(w.taint().Key) && slices.Contains(systemControllers, user.Username)
+	_, _, err := serviceaccount.SplitUsername(user.Username)
+	return err == nil && (node == "" || slices.Contains(user.Extra[serviceaccount.NodeNameKey], node))
 }

@@ -3,7 +3,7 @@ package taint
 import (
 	"context"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,9 +25,8 @@ type Affected struct {
 
 // Limit is a limit on affected pods that governs a write.
 type Limit struct {
-	Policy  string
-	Actions []v1alpha1.ValidationAction
-	Window  time.Duration
+	Policy string
+	Window time.Duration
 	// Governs reports whether the policy governs a taint.
 	Governs func(Taint) bool
 
@@ -44,96 +43,65 @@ func (s *Set) Limits(ctx context.Context, in Input) ([]Limit, error) {
 	var fault error
 	for _, position := range s.candidates(in.Writes) {
 		c := s.Policies[position]
-		if !c.limitsPods() || !c.governsNew(&in) {
+		if c.limits == nil || c.limits.MaxAffectedPods == nil && c.limits.MaxAffectedPercent == nil ||
+			!slices.ContainsFunc(c.governedIn(&in), func(w governed) bool { return w.operation != v1alpha1.TaintRemove }) {
 			continue
 		}
 		ok, note, err := c.applies(ctx, &in)
 		if err != nil && fault == nil {
-			fault = fmt.Errorf("judge by %s: %w", policyRef(c.name), err)
+			fault = fmt.Errorf("judge by %s: %w", c.ref, err)
 		}
-		if ok && err == nil {
-			found = append(found, c.limit(note))
+		if !ok {
+			continue
 		}
+		window := c.limits.Window.Duration
+		if window < minWindow {
+			window = defaultWindow
+		}
+		found = append(found, Limit{Policy: c.name, Window: window, Governs: c.governs, by: c, note: note})
 	}
 	return found, fault
 }
 
 // Denies reports whether the limit can refuse a write.
-func (l *Limit) Denies() bool { return l.by.denies() }
-
-func (c *compiled) limitsPods() bool {
-	return c.limits != nil && (c.limits.MaxAffectedPods != nil || c.limits.MaxAffectedPercent != nil)
-}
-
-// governsNew reports whether the policy governs a taint that the request leaves
-// behind.
-func (c *compiled) governsNew(in *Input) bool {
-	for _, w := range c.governedIn(in) {
-		if w.operation != v1alpha1.TaintRemove {
-			return true
-		}
-	}
-	return false
-}
-
-func (c *compiled) limit(note string) Limit {
-	window := c.limits.Window.Duration
-	if window < time.Second {
-		window = defaultWindow
-	}
-	return Limit{Policy: c.name, Actions: c.actions, Window: window, Governs: c.governs, by: c, note: note}
-}
+func (l *Limit) Denies() bool { return l.by.denies }
 
 // Exceeded returns what the limit has against it, nil if nothing. Path and value are
 // those of the taint, and approve says how an approval would be written. A write that
 // hits no pod is never too much, whatever others did.
 func (l *Limit) Exceeded(a Affected, path *field.Path, value, approve string) *policy.Finding {
-	if a.Pods == 0 {
+	total, most, percent := a.Pods+a.Before, l.by.limits.MaxAffectedPods, l.by.limits.MaxAffectedPercent
+	tooMany := most != nil && total > int(*most)
+	if a.Pods == 0 || !tooMany && (percent == nil || total*100 <= int(*percent)*a.Live) {
 		return nil
 	}
-	problem := l.problem(a)
-	if problem == "" {
-		return nil
+	problem := fmt.Sprintf("hits %d pods", a.Pods)
+	if a.Pods == 1 {
+		problem = "hits 1 pod"
+	}
+	if a.Before > 0 {
+		problem += fmt.Sprintf(", %d together with the %d that other writes of the last %s hit", total, a.Before, short(l.Window))
+	}
+	if tooMany {
+		problem += fmt.Sprintf("; at most %d are allowed", *most)
+	} else {
+		if a.Before > 0 {
+			problem += ","
+		}
+		problem += fmt.Sprintf(" of %d in the cluster; at most %d percent are allowed", a.Live, *percent)
 	}
 	return new(l.by.complete(policy.Finding{
 		Reason: policy.TooManyAffected, Field: path.String(), Value: value, Problem: problem, Remedy: approve,
 	}, l.note))
 }
 
-func (l *Limit) problem(a Affected) string {
-	total, most, percent := a.Pods+a.Before, l.by.limits.MaxAffectedPods, l.by.limits.MaxAffectedPercent
-	hit := "hits " + count(a.Pods, "pod")
-	if a.Before > 0 {
-		hit += ", " + strconv.Itoa(total) + " together with the " + strconv.Itoa(a.Before) + " that other writes of the last " + short(l.Window) + " hit"
-	}
-	switch {
-	case most != nil && total > int(*most):
-		return hit + "; at most " + strconv.Itoa(int(*most)) + " are allowed"
-	case percent != nil && total*100 > int(*percent)*a.Live:
-		if a.Before > 0 {
-			hit += ","
-		}
-		return hit + " of " + strconv.Itoa(a.Live) + " in the cluster; at most " + strconv.Itoa(int(*percent)) + " percent are allowed"
-	default:
-		return ""
-	}
-}
-
 // short returns a duration as people write it: 10m, not 10m0s.
 func short(d time.Duration) string {
 	text := d.Truncate(time.Second).String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
+	for _, end := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, end) {
+			text = strings.TrimSuffix(text, end[1:])
+		}
 	}
 	return text
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
 }

@@ -162,7 +162,7 @@ func TestChosenAreTheWritesThatAreTheRequesters(t *testing.T) {
 			}
 			var got []string
 			for _, w := range set.Chosen(NodeChange{New: tt.now, Old: tt.old, User: tt.user}, NodeWrites(tt.now.Taints, old, noon), noon) {
-				got = append(got, w.taint().String())
+				got = append(got, (&governed{Write: &w, operation: w.Operation}).named().String())
 			}
 			require.Equal(t, tt.want, got)
 		})

@@ -11,11 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
-	"github.com/tollgate-dev/tollgate/policy/selector"
 )
 
 // Node is what of a node is judged.
@@ -53,27 +52,28 @@ func (s *Set) Chosen(c NodeChange, writes []Write, now time.Time) []Write {
 	if c.Registers() || len(writes) == 0 {
 		return nil
 	}
+	registered := s.Register(c.New.Labels)
 	if c.Old == nil {
-		registered := s.registered(c.New.Labels, false)
 		return slices.DeleteFunc(slices.Clone(writes), func(w Write) bool {
 			return w.New.Key == corev1.TaintNodeNotReady && w.New.Effect == corev1.TaintEffectNoSchedule || among(registered, w.New)
 		})
 	}
-	kept := s.Kept(c.New.Labels)
+	before := s.Register(c.Old.Labels)
+	kept := slices.DeleteFunc(registered, func(r Registered) bool {
+		return !r.Reconcile || !slices.ContainsFunc(before, func(b Registered) bool { return b.Reconcile && b.Taint == r.Taint })
+	})
 	if len(kept) == 0 {
 		return writes
 	}
-	before := s.Kept(c.Old.Labels)
 	return slices.DeleteFunc(slices.Clone(writes), func(w Write) bool {
-		return w.Operation == v1alpha1.TaintAdd && among(kept, w.New) && among(before, w.New) &&
-			(w.New.TimeAdded.IsZero() || now.Sub(w.New.TimeAdded).Abs() <= stampWindow)
+		return w.Operation == v1alpha1.TaintAdd && among(kept, w.New) && (w.New.TimeAdded.IsZero() || now.Sub(w.New.TimeAdded).Abs() <= stampWindow)
 	})
 }
 
 // among reports whether one of the registered taints is t, whatever its time.
-func among(registered []corev1.Taint, t Taint) bool {
+func among(registered []Registered, t Taint) bool {
 	t.TimeAdded = time.Time{}
-	return slices.ContainsFunc(registered, func(r corev1.Taint) bool { return OfNode(&r) == t })
+	return slices.ContainsFunc(registered, func(r Registered) bool { return OfNode(&r.Taint) == t })
 }
 
 // JudgeNode returns the violations of registrations by a write of a node: a registered taint
@@ -86,16 +86,40 @@ func (s *Set) JudgeNode(c NodeChange) []policy.Finding {
 	if _, ok := IsNode(c.User); !ok {
 		return found
 	}
-	if finding := owned(c); finding != nil {
-		found = append(found, *finding)
+	// A node that makes itself somebody's dependent would be deleted by the garbage collector, and
+	// could come back with other labels (CVE-2025-5187). Newer API servers refuse that when a node
+	// changes itself, but not when it comes.
+	if !equality.Semantic.DeepEqual(c.New.Owners, ptr.Deref(c.Old, Node{}).Owners) {
+		found = append(found, policy.Finding{
+			Reason:  policy.NodeOwned,
+			Field:   "metadata.ownerReferences",
+			Problem: "a node may not say who owns it: it could have itself deleted, and come back without its taints",
+			Remedy:  "leave ownerReferences as they are",
+		})
 	}
-	return append(found, s.left(c)...)
+	if c.Old == nil || maps.Equal(c.New.Labels, c.Old.Labels) {
+		return found
+	}
+	after := s.Register(c.New.Labels)
+	for _, r := range s.Register(c.Old.Labels) {
+		if among(after, OfNode(&r.Taint)) {
+			continue
+		}
+		found = append(found, r.by.complete(policy.Finding{
+			Reason:  policy.NodeLeavesSelector,
+			Field:   "metadata.labels",
+			Value:   policy.ShortList(changedLabels(c.New.Labels, c.Old.Labels), ", ", policy.MaxKeyLength),
+			Problem: "the node would change its own labels so that it is no longer given the taint " + r.String(),
+			Remedy:  "have somebody else change the labels",
+		}, ""))
+	}
+	return found
 }
 
 // kept finds the registered taints that are missing from a node which is created, and
 // those that are taken from one where they are kept.
 func (s *Set) kept(c NodeChange) []policy.Finding {
-	if c.Old != nil && sameTaints(c.New.Taints, c.Old.Taints) {
+	if c.Old != nil && slices.EqualFunc(c.New.Taints, c.Old.Taints, func(a, b corev1.Taint) bool { return OfNode(&a) == OfNode(&b) }) {
 		return nil
 	}
 	var found []policy.Finding
@@ -107,7 +131,7 @@ func (s *Set) kept(c NodeChange) []policy.Finding {
 			continue
 		}
 		f := policy.Finding{
-			Reason: policy.RegisteredTaintMissing, Field: nodeTaintsPath.String(), Value: r.String(),
+			Reason: policy.RegisteredTaintMissing, Field: "spec.taints", Value: r.String(),
 			Problem: "a node with these labels is created with this taint, and comes without it",
 			Remedy:  "create the node with the taint, or again when Tollgate's mutating webhook answers, which adds it",
 		}
@@ -116,50 +140,6 @@ func (s *Set) kept(c NodeChange) []policy.Finding {
 			f.Remedy = "change the labels of the node, or the policy, first"
 		}
 		found = append(found, r.by.complete(f, ""))
-	}
-	return found
-}
-
-var nodeTaintsPath = field.NewPath("spec", "taints")
-
-// owned finds a node that makes itself somebody's dependent. The garbage collector
-// would delete it, and it could come back with other labels (CVE-2025-5187). Newer API
-// servers refuse that when a node changes itself, but not when it comes.
-func owned(c NodeChange) *policy.Finding {
-	var before []metav1.OwnerReference
-	if c.Old != nil {
-		before = c.Old.Owners
-	}
-	if equality.Semantic.DeepEqual(c.New.Owners, before) {
-		return nil
-	}
-	return &policy.Finding{
-		Reason:  policy.NodeOwned,
-		Field:   field.NewPath("metadata", "ownerReferences").String(),
-		Problem: "a node may not say who owns it: it could have itself deleted, and come back without its taints",
-		Remedy:  "leave ownerReferences as they are",
-	}
-}
-
-// left finds the registered taints that a node would no longer be given, because it
-// changed its own labels.
-func (s *Set) left(c NodeChange) []policy.Finding {
-	if c.Old == nil || !s.Registers() || maps.Equal(c.New.Labels, c.Old.Labels) {
-		return nil
-	}
-	after := s.Register(c.New.Labels)
-	var found []policy.Finding
-	for _, r := range s.Register(c.Old.Labels) {
-		if slices.ContainsFunc(after, func(a Registered) bool { return a.Taint == r.Taint }) {
-			continue
-		}
-		found = append(found, r.by.complete(policy.Finding{
-			Reason:  policy.NodeLeavesSelector,
-			Field:   field.NewPath("metadata", "labels").String(),
-			Value:   policy.ShortList(changedLabels(c.New.Labels, c.Old.Labels), ", ", policy.MaxKeyLength),
-			Problem: "the node would change its own labels so that it is no longer given the taint " + r.String(),
-			Remedy:  "have somebody else change the labels",
-		}, ""))
 	}
 	return found
 }
@@ -175,25 +155,11 @@ func changedLabels(now, old map[string]string) []string {
 	return sets.List(changed)
 }
 
-// sameTaints reports whether two lists are the same taints in the same order.
-func sameTaints(a, b []corev1.Taint) bool {
-	return slices.EqualFunc(a, b, func(a, b corev1.Taint) bool { return OfNode(&a) == OfNode(&b) })
-}
-
 // registration is a compiled registration of taints.
 type registration struct {
-	nodes     labels.Selector
-	taints    []corev1.Taint
-	reconcile bool
-}
+	*v1alpha1.TaintRegistration
 
-// newRegistration compiles a registration without a fault.
-func newRegistration(in *v1alpha1.TaintRegistration) registration {
-	r := registration{nodes: selector.CompileLabels(&in.NodeSelector), reconcile: in.Reconcile}
-	for _, t := range in.Taints {
-		r.taints = append(r.taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
-	}
-	return r
+	nodes labels.Selector
 }
 
 // Registered is a taint that a node is given by a policy.
@@ -209,13 +175,10 @@ type Registered struct {
 }
 
 // Kept returns the taints that are kept on a node with labels that exists already.
-func (s *Set) Kept(labels map[string]string) []corev1.Taint { return s.registered(labels, true) }
-
-// registered returns the taints for a node with these labels, or those of them that are kept.
-func (s *Set) registered(labels map[string]string, kept bool) []corev1.Taint {
+func (s *Set) Kept(nodeLabels map[string]string) []corev1.Taint {
 	var taints []corev1.Taint
-	for _, r := range s.Register(labels) {
-		if r.Reconcile || !kept {
+	for _, r := range s.Register(nodeLabels) {
+		if r.Reconcile {
 			taints = append(taints, r.Taint)
 		}
 	}
@@ -243,31 +206,25 @@ func (s *Set) Registers() bool { return s != nil && len(s.registering) > 0 }
 // order of their names, one for each key and effect, the first. It is kept if one of
 // those that name the same taint asks for it.
 func (s *Set) Register(nodeLabels map[string]string) []Registered {
-	if !s.Registers() {
+	if s == nil {
 		return nil
 	}
 	var found []Registered
-	for _, position := range s.registering {
-		c := s.Policies[position]
-		for i := range c.registers {
-			if !c.registers[i].nodes.Matches(labels.Set(nodeLabels)) {
+	for _, c := range s.registering {
+		for _, in := range c.registers {
+			if !in.nodes.Matches(labels.Set(nodeLabels)) {
 				continue
 			}
-			for _, t := range c.registers[i].taints {
-				found = merge(found, Registered{Policy: c.name, Created: c.created, Taint: t, Reconcile: c.registers[i].reconcile, by: c})
+			for _, t := range in.Taints {
+				r := Registered{Policy: c.name, Created: c.created, Taint: corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}, Reconcile: in.Reconcile, by: c}
+				at := slices.IndexFunc(found, func(have Registered) bool { return have.Same(&r.Taint) })
+				if at < 0 {
+					found = append(found, r)
+				} else if found[at].Taint == r.Taint {
+					found[at].Reconcile = found[at].Reconcile || r.Reconcile
+				}
 			}
 		}
-	}
-	return found
-}
-
-func merge(found []Registered, r Registered) []Registered {
-	at := slices.IndexFunc(found, func(have Registered) bool { return have.Same(&r.Taint) })
-	if at < 0 {
-		return append(found, r)
-	}
-	if found[at].Taint == r.Taint && r.Reconcile {
-		found[at].Reconcile = true
 	}
 	return found
 }

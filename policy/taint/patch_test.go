@@ -13,6 +13,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -112,7 +113,7 @@ func sentences(writes []Write) []string {
 	}
 	for i := range writes {
 		w := &writes[i]
-		text := string(w.Operation) + " " + said(w.taint())
+		text := string(w.Operation) + " " + said((&governed{Write: w, operation: w.Operation}).named())
 		if w.Operation == v1alpha1.TaintChange {
 			text = "Change " + said(w.Old) + " to " + said(w.New)
 		}
@@ -138,7 +139,7 @@ func TestPatchWritesLeadFromOnePatchToTheOther(t *testing.T) {
 	count := func(p *v1alpha1.DevicePatch) map[Taint]int {
 		stand := map[Taint]int{}
 		for _, t := range ofPatch(p) {
-			t.Driver = patchedDriver(p)
+			t.Driver = ptr.Deref(filterOf(p).Driver, "")
 			stand[t]++
 		}
 		return stand

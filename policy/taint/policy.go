@@ -23,13 +23,13 @@ import (
 type Set struct {
 	policy.Set[*compiled]
 	index selector.Index
-	// registering are the positions of the policies that give nodes taints.
-	registering []int
+	// registering are the policies that give nodes taints.
+	registering []*compiled
 }
 
 // compiled is a compiled policy. It does not change.
 type compiled struct {
-	name       string
+	name, ref  string // ref is how findings name the policy
 	created    metav1.Time
 	problems   field.ErrorList
 	taints     []selector.Selector
@@ -39,6 +39,7 @@ type compiled struct {
 	limits     *v1alpha1.TaintLimits
 	ttl        time.Duration // zero for none
 	actions    []v1alpha1.ValidationAction
+	denies     bool // the policy can refuse
 	message    string
 }
 
@@ -59,9 +60,9 @@ func (s *Set) Next(policies []v1alpha1.TaintPolicy) *Set {
 	}
 	next := &Set{Set: policy.CompileSet(policies, &s.Set, policy.ByName, compile)}
 	next.index = selector.IndexOf(next.Policies, func(c *compiled) []selector.Selector { return c.taints })
-	for position, c := range next.Policies {
+	for _, c := range next.Policies {
 		if len(c.registers) > 0 {
-			next.registering = append(next.registering, position)
+			next.registering = append(next.registering, c)
 		}
 	}
 	return next
@@ -78,6 +79,7 @@ func (s *Set) Len() int {
 func compile(p *v1alpha1.TaintPolicy) (*compiled, field.ErrorList) {
 	c := &compiled{
 		name:       p.Name,
+		ref:        policy.Ref("TaintPolicy", p.Name),
 		taints:     selector.CompileAll(p.Spec.Taints),
 		created:    p.CreationTimestamp,
 		problems:   validateRest(p),
@@ -86,19 +88,18 @@ func compile(p *v1alpha1.TaintPolicy) (*compiled, field.ErrorList) {
 		actions:    policy.Actions(p.Spec.ValidationActions),
 		message:    strings.TrimSpace(policy.Short(p.Spec.Message, policy.MaxFinding)),
 	}
-	valid := len(c.problems) == 0
-	setters := field.NewPath("spec", "setters")
+	c.denies = policy.Denies(c.actions)
 	for i := range p.Spec.Setters {
-		s, errs := compileSetter(&p.Spec.Setters[i], setters.Index(i))
+		s, errs := compileSetter(&p.Spec.Setters[i], settersPath.Index(i))
 		if len(errs) == 0 {
 			c.setters = append(c.setters, s)
 		}
 		c.problems = append(c.problems, errs...)
 	}
-	slices.SortStableFunc(c.setters, func(a, b setter) int { return cmp.Compare(a.cost(), b.cost()) })
+	slices.SortStableFunc(c.setters, func(a, b setter) int { return cmp.Compare(a.cost, b.cost) })
 	for i := range p.Spec.Register {
-		if in := &p.Spec.Register[i]; valid || len(ValidateRegistration(in, nil)) == 0 {
-			c.registers = append(c.registers, newRegistration(in))
+		if in := &p.Spec.Register[i]; len(ValidateRegistration(in, nil)) == 0 {
+			c.registers = append(c.registers, registration{in.DeepCopy(), selector.CompileLabels(&in.NodeSelector)})
 		}
 	}
 	if p.Spec.TTL != nil && p.Spec.TTL.Duration >= minTTL {
@@ -112,21 +113,21 @@ func (c *compiled) governs(t Taint) bool {
 	return selector.Selecting(c.taints, t.Target, t.Driver, t.Key, t.Value, t.Effect) != nil
 }
 
-// seen returns the operation of a write for the policy: a taint that comes to be governed is
-// added, and one that is no longer governed is removed, also where it merely changes. So a
-// requester who may only change taints cannot change one out of the policy.
-func (c *compiled) seen(w *Write) (operation v1alpha1.TaintOperation, ok bool) {
+// seen returns the operation of a write for the policy, empty if it does not govern it: a taint
+// that comes to be governed is added, and one that is no longer governed is removed, also where it
+// merely changes. So a requester who may only change taints cannot change one out of the policy.
+func (c *compiled) seen(w *Write) v1alpha1.TaintOperation {
 	before := w.Operation != v1alpha1.TaintAdd && c.governs(w.Old)
 	after := w.Operation != v1alpha1.TaintRemove && c.governs(w.New)
 	switch {
 	case before && after:
-		return v1alpha1.TaintChange, true
+		return v1alpha1.TaintChange
 	case before:
-		return v1alpha1.TaintRemove, true
+		return v1alpha1.TaintRemove
 	case after:
-		return v1alpha1.TaintAdd, true
+		return v1alpha1.TaintAdd
 	default:
-		return "", false
+		return ""
 	}
 }
 
@@ -154,9 +155,6 @@ func (s *Set) candidates(writes []Write) []int {
 	return slices.Compact(positions)
 }
 
-// policyRef is how findings name a policy.
-func policyRef(name string) string { return policy.Ref("TaintPolicy", name) }
-
 // setter is a compiled setter of taints.
 type setter struct {
 	anyone     bool // no subjects are named
@@ -165,6 +163,7 @@ type setter struct {
 	expression *cel.Program // nil for none
 	operations []v1alpha1.TaintOperation
 	words      string
+	cost       int // of the evaluation, to order setters by it
 }
 
 // compileSetter compiles a setter of a stored policy. A setter with a fault allows nothing.
@@ -177,26 +176,18 @@ func compileSetter(in *v1alpha1.TaintSetter, path *field.Path) (setter, field.Er
 		operations: slices.Clone(in.Operations),
 		words:      setterWords(in),
 	}
+	if in.RBAC {
+		s.cost = 2 // it may take a request to the API server
+	}
 	if in.Expression != "" {
 		program, err := cel.Compile(cel.OfTaint, in.Expression, cel.Bool)
 		if err != nil {
 			errs = append(errs, field.Invalid(path.Child("expression"), policy.Short(in.Expression, policy.MaxKeyLength), err.Error()))
 		}
 		s.expression = program
+		s.cost++
 	}
 	return s, errs
-}
-
-// cost orders setters by the cost of their evaluation.
-func (s *setter) cost() int {
-	cost := 0
-	if s.rbac {
-		cost += 2 // it may take a request to the API server
-	}
-	if s.expression != nil {
-		cost++
-	}
-	return cost
 }
 
 // setterWords returns the subjects of a setter, for messages.
@@ -219,27 +210,27 @@ func (s *setter) allows(operation v1alpha1.TaintOperation) bool {
 	return len(s.operations) == 0 || slices.Contains(s.operations, operation)
 }
 
-var errNoAuthorizer = errors.New("nobody can be asked what RBAC allows")
-
 // may reports whether the setter allows the requester the write. An expression that fails allows nothing, and its
 // failure is returned as a *cel.FailedError. Every other error is a fault.
 func (s *setter) may(ctx context.Context, in *Input, w *governed) (bool, error) {
 	if !s.allows(w.operation) || !s.anyone && !s.subjects.Includes(in.User) {
 		return false, nil
 	}
+	t := w.named()
 	if s.rbac {
 		if in.Review == nil || in.Review.Authorizer == nil {
-			return false, errNoAuthorizer
+			return false, errors.New("nobody can be asked what RBAC allows")
 		}
-		ok, err := policy.May(ctx, in.Review.Authorizer, policy.UserInfo(in.User), policy.VerbTaint, w.named().Key)
-		if !ok || err != nil {
+		ok, err := policy.May(ctx, in.Review.Authorizer, policy.UserInfo(in.User), policy.VerbTaint, t.Key)
+		if !ok {
 			return false, err
 		}
 	}
 	if s.expression == nil {
 		return true, nil
 	}
-	return s.expression.Bool(ctx, in.Review, &cel.Judged{Taint: w.named().object(), Operation: string(w.operation)})
+	judged := &corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: new(metav1.NewTime(t.TimeAdded))}
+	return s.expression.Bool(ctx, in.Review, &cel.Judged{Taint: judged, Operation: string(w.operation)})
 }
 
 // ask reports whether one of the setters allows a write; then faults of others do not matter.
@@ -247,9 +238,9 @@ func (s *setter) may(ctx context.Context, in *Input, w *governed) (bool, error) 
 func (c *compiled) ask(ctx context.Context, in *Input, w *governed) (allowed bool, failure string, fault error) {
 	for i := range c.setters {
 		ok, err := c.setters[i].may(ctx, in, w)
-		failed := (*cel.FailedError)(nil)
+		failed, is := errors.AsType[*cel.FailedError](err)
 		switch {
-		case errors.As(err, &failed):
+		case is:
 			failure = cmp.Or(failure, failed.Problem)
 		case err != nil:
 			fault = errors.Join(fault, err)

@@ -7,6 +7,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -30,43 +31,38 @@ type RuleChange struct {
 // existing rule also counts as removal, because the garbage collector deletes the rule when
 // the owner is gone.
 func (c *RuleChange) Writes() []Write {
-	writes := c.specWrites()
+	var writes []Write
+	old, now, path := ofRule(c.Old), ofRule(c.New), field.NewPath("spec", "taint")
+	if c.Old != nil && c.New != nil && old.kind() == now.kind() {
+		same := c.sameSelector()
+		if !same {
+			path = field.NewPath("spec", "deviceSelector")
+		}
+		if !same || old != now {
+			writes = append(writes, Write{Operation: v1alpha1.TaintChange, Old: old, New: now, Path: path})
+		}
+	} else {
+		if c.Old != nil {
+			writes = append(writes, Write{Operation: v1alpha1.TaintRemove, Old: old, Path: path})
+		}
+		if c.New != nil {
+			writes = append(writes, Write{Operation: v1alpha1.TaintAdd, New: now, Path: path, replaced: old})
+		}
+	}
 	if c.Adopted && c.Old != nil {
-		writes = append(writes, Write{Operation: v1alpha1.TaintRemove, Old: ofRule(c.Old), Path: field.NewPath("metadata", "ownerReferences")})
+		writes = append(writes, Write{Operation: v1alpha1.TaintRemove, Old: old, Path: field.NewPath("metadata", "ownerReferences")})
 	}
 	return writes
 }
 
-func (c *RuleChange) specWrites() []Write {
-	path := field.NewPath("spec", "taint")
-	switch {
-	case c.New == nil && c.Old == nil:
-		return nil
-	case c.Old == nil:
-		return []Write{{Operation: v1alpha1.TaintAdd, New: ofRule(c.New), Path: path}}
-	case c.New == nil:
-		return []Write{{Operation: v1alpha1.TaintRemove, Old: ofRule(c.Old), Path: path}}
-	}
-	old, now := ofRule(c.Old), ofRule(c.New)
-	selected := c.sameSelector()
-	switch {
-	case old == now && selected:
-		return nil
-	case old.kind() != now.kind():
-		return []Write{
-			{Operation: v1alpha1.TaintRemove, Old: old, Path: path},
-			{Operation: v1alpha1.TaintAdd, New: now, Path: path, replaced: old},
-		}
-	case !selected:
-		path = field.NewPath("spec", "deviceSelector")
-	}
-	return []Write{{Operation: v1alpha1.TaintChange, Old: old, New: now, Path: path}}
-}
-
+// ofRule returns the taint of a rule; the zero Taint for none.
 func ofRule(spec *resourcev1.DeviceTaintRuleSpec) Taint {
+	if spec == nil {
+		return Taint{}
+	}
 	driver := ""
-	if spec.DeviceSelector != nil && spec.DeviceSelector.Driver != nil {
-		driver = *spec.DeviceSelector.Driver
+	if spec.DeviceSelector != nil {
+		driver = ptr.Deref(spec.DeviceSelector.Driver, "")
 	}
 	return OfDevice(driver, &spec.Taint)
 }
@@ -78,9 +74,9 @@ func (c *RuleChange) limited() *ruleWrite {
 	}
 	l := &ruleWrite{
 		every:    everyDevice(c.New.DeviceSelector),
-		selector: field.NewPath("spec", "deviceSelector"), effect: field.NewPath("spec", "taint", "effect"),
+		selector: "spec.deviceSelector", effect: "spec.taint.effect",
 		problem: "names no driver, pool or device, and may select every device", remedy: "name a driver, a pool or a device",
-		stood: "the rule did not stand at effect None with this taint and selector before",
+		notPreviewed: "the rule did not stand at effect None with this taint and selector before",
 	}
 	if c.Old != nil {
 		// A rule that selects by unknown fields alone counts as one that selects every device.
@@ -96,34 +92,30 @@ type ruleWrite struct {
 	// every says that it is for every device, everyBefore that it was, and same that it is for the
 	// same devices as before.
 	every, everyBefore, same bool
-	// selector is the field that selects devices, effect that of the effect; nil if each write names
+	// selector is the field that selects devices, effect that of the effect; empty if each write names
 	// the field of its own.
-	selector, effect *field.Path
-	// problem and remedy are about a write for every device, stood is about one that was not
-	// previewed.
-	problem, remedy, stood string
+	selector, effect string
+	// problem and remedy are about a write for every device.
+	problem, remedy, notPreviewed string
 }
 
-// unbounded reports whether a taint is new on every device, or has a more severe effect than
-// before. A less severe effect must always be possible.
-func (l *ruleWrite) unbounded(t Taint) bool {
-	return l.every && (!l.everyBefore || !slices.ContainsFunc(l.old, func(old Taint) bool {
-		return old.Key == t.Key && old.Value == t.Value && !moreSevere(t.Effect, old.Effect)
-	}))
+// stood reports whether a taint had such an effect before the write.
+func (l *ruleWrite) stood(t Taint, such func(effect corev1.TaintEffect) bool) bool {
+	return slices.ContainsFunc(l.old, func(old Taint) bool { return old.Key == t.Key && old.Value == t.Value && such(old.Effect) })
 }
 
 // previewed reports whether a taint evicts no pods, or only those that the status showed before:
 // it had effect None, or evicted already, on the same devices.
 func (l *ruleWrite) previewed(t Taint) bool {
-	return t.Effect != corev1.TaintEffectNoExecute || l.same && slices.ContainsFunc(l.old, func(old Taint) bool {
-		return old.Key == t.Key && old.Value == t.Value && (old.Effect == effectNone || old.Effect == corev1.TaintEffectNoExecute)
+	return t.Effect != corev1.TaintEffectNoExecute || l.same && l.stood(t, func(effect corev1.TaintEffect) bool {
+		return effect == effectNone || effect == corev1.TaintEffectNoExecute
 	})
 }
 
 // limitRules reports the violations of the limits on rules, which hold for patches too. They do
 // not apply to the removal of a taint.
 func (f *violations) limitRules(l *ruleWrite, writes []governed) {
-	limits := f.c.limits
+	limits := f.limits
 	if l == nil || limits == nil {
 		return
 	}
@@ -133,26 +125,29 @@ func (f *violations) limitRules(l *ruleWrite, writes []governed) {
 		if w.operation == v1alpha1.TaintRemove {
 			continue
 		}
-		unbounded = unbounded || l.unbounded(w.New)
+		// A taint that was on every device already may get a less severe effect.
+		bounded := !l.every || l.everyBefore && l.stood(w.New, func(effect corev1.TaintEffect) bool { return !moreSevere(w.New.Effect, effect) })
+		unbounded = unbounded || !bounded
 		if !limits.RequirePreview || l.previewed(w.New) {
 			continue
 		}
-		path := w.Path
-		if l.effect != nil {
-			path = l.effect
-		} else if path != l.selector {
-			path = path.Child("effect")
+		at := l.effect
+		if at == "" {
+			at = w.Path.String()
+			if at != l.selector {
+				at += ".effect"
+			}
 		}
 		f.add(policy.Finding{
 			Reason:  policy.PreviewRequired,
-			Field:   path.String(),
+			Field:   at,
 			Value:   w.New.String(),
-			Problem: "evicts pods, and " + l.stood,
+			Problem: "evicts pods, and " + l.notPreviewed,
 			Remedy:  "write it with effect None, read its status, then change the effect alone",
 		})
 	}
 	if limits.RequireSelector && unbounded {
-		f.add(policy.Finding{Reason: policy.SelectorRequired, Field: l.selector.String(), Problem: l.problem, Remedy: l.remedy})
+		f.add(policy.Finding{Reason: policy.SelectorRequired, Field: l.selector, Problem: l.problem, Remedy: l.remedy})
 	}
 }
 
@@ -164,44 +159,27 @@ func everyDevice(s *resourcev1.DeviceTaintSelector) bool {
 
 const effectNone = corev1.TaintEffect(resourcev1.DeviceTaintEffectNone)
 
-// moreSevere reports whether an effect may do more to pods than the old one. An unknown old
-// effect counts as None, because it does nothing to pods here: otherwise a rule could be
-// created with an unknown effect and then changed to a known one without being judged. The
+// severities are the known effects of devices, ordered by what they do to pods.
+var severities = []corev1.TaintEffect{effectNone, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute}
+
+// moreSevere reports whether an effect may do more to pods than the old one. An unknown effect
+// is the most severe: scheduler and evictor ignore it, but those of a later version may not. An
+// unknown old effect counts as None, because it does nothing to pods here: otherwise a rule could
+// be created with an unknown effect and then changed to a known one without being judged. The
 // same unknown effect is not more severe.
 func moreSevere(effect, old corev1.TaintEffect) bool {
-	if severity(old) == unknownSeverity {
-		return effect != old && severity(effect) > severity(effectNone)
+	severity, before := slices.Index(severities, effect), slices.Index(severities, old)
+	if before < 0 {
+		return effect != old && effect != effectNone
 	}
-	return severity(effect) > severity(old)
-}
-
-// unknownSeverity is the severity of unknown effects.
-const unknownSeverity = 3
-
-// severity orders effects by what they do to pods. Scheduler and evictor ignore an unknown
-// effect, but those of a later version may not.
-func severity(effect corev1.TaintEffect) int {
-	switch effect {
-	case effectNone:
-		return 0
-	case corev1.TaintEffectNoSchedule:
-		return 1
-	case corev1.TaintEffectNoExecute:
-		return 2
-	case corev1.TaintEffectPreferNoSchedule: // Devices do not have it.
-	}
-	return unknownSeverity
+	return severity < 0 || severity > before
 }
 
 func (c *RuleChange) sameSelector() bool {
 	return !c.Reselected && equality.Semantic.DeepEqual(c.Old.DeviceSelector, c.New.DeviceSelector)
 }
 
-// The paths of the judged parts of a ResourceSlicePatch.
-var (
-	patchTaintsPath = field.NewPath("spec", "devices", "taints")
-	patchFilterPath = field.NewPath("spec", "devices", "filter")
-)
+var patchFilterPath = field.NewPath("spec", "devices", "filter")
 
 // PatchChange is a write of a ResourceSlicePatch: Old is nil when it is created, New when
 // it is deleted.
@@ -215,22 +193,18 @@ type PatchChange struct {
 // the filter changes, because other devices get it. The other fields of a patch are not
 // judged, and without taints there are no writes.
 func (c *PatchChange) Writes() []Write {
-	d := diff{
-		path: patchTaintsPath.Index, gone: patchTaintsPath,
-		old: ofPatch(c.Old), now: ofPatch(c.New),
-	}
-	if len(d.old)+len(d.now) == 0 {
-		return nil
-	}
-	writes, fresh := d.writes()
+	d := diff{path: field.NewPath("spec", "devices", "taints"), old: ofPatch(c.Old), now: ofPatch(c.New)}
+	writes := d.writes()
 	if c.New != nil && c.Old != nil && !c.sameFilter() {
 		for i, t := range d.now {
-			if !slices.Contains(fresh, i) {
+			if !slices.Contains(d.fresh, i) {
 				writes = append(writes, Write{Operation: v1alpha1.TaintChange, Old: t, New: t, Path: patchFilterPath})
 			}
 		}
 	}
-	was, is := patchedDriver(c.Old), patchedDriver(c.New)
+	// A patch that names no driver may be for devices of every driver, whatever class and expressions
+	// it asks for.
+	was, is := ptr.Deref(filterOf(c.Old).Driver, ""), ptr.Deref(filterOf(c.New).Driver, "")
 	for i := range writes {
 		w := &writes[i]
 		if w.Operation != v1alpha1.TaintAdd {
@@ -243,26 +217,12 @@ func (c *PatchChange) Writes() []Write {
 	return writes
 }
 
-// ofPatch returns the taints of a patch, nil for none, without the driver.
+// ofPatch returns the taints of a patch without the driver.
 func ofPatch(p *v1alpha1.DevicePatch) []Taint {
-	if p == nil || len(p.Taints) == 0 {
+	if p == nil {
 		return nil
 	}
-	taints := make([]Taint, 0, len(p.Taints))
-	for i := range p.Taints {
-		t := &p.Taints[i]
-		taints = append(taints, OfDevice("", &resourcev1.DeviceTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: t.TimeAdded}))
-	}
-	return taints
-}
-
-// patchedDriver returns the driver that a patch names. One that names none may be for
-// devices of every driver, whatever class and expressions it asks for.
-func patchedDriver(p *v1alpha1.DevicePatch) string {
-	if p == nil || p.Filter == nil || p.Filter.Driver == nil {
-		return ""
-	}
-	return *p.Filter.Driver
+	return mapped(p.Taints, func(t *v1alpha1.PatchedTaint) Taint { return OfDevice("", new(resourcev1.DeviceTaint(*t))) })
 }
 
 func (c *PatchChange) sameFilter() bool {
@@ -271,10 +231,12 @@ func (c *PatchChange) sameFilter() bool {
 
 // filterOf returns the filter of a patch; an empty one where there is none.
 func filterOf(p *v1alpha1.DevicePatch) v1alpha1.DevicePatchFilter {
-	if p.Filter == nil {
-		return v1alpha1.DevicePatchFilter{}
-	}
-	return *p.Filter
+	return ptr.Deref(ptr.Deref(p, v1alpha1.DevicePatch{}).Filter, v1alpha1.DevicePatchFilter{})
+}
+
+// every reports whether a patch is for every device.
+func every(p *v1alpha1.DevicePatch) bool {
+	return equality.Semantic.DeepEqual(filterOf(p), v1alpha1.DevicePatchFilter{})
 }
 
 // limited returns what limits on rules ask of the change; nil where the patch is deleted.
@@ -282,25 +244,18 @@ func (c *PatchChange) limited() *ruleWrite {
 	if c == nil || c.New == nil {
 		return nil
 	}
-	everyDevice := func(p *v1alpha1.DevicePatch) bool {
-		return equality.Semantic.DeepEqual(filterOf(p), v1alpha1.DevicePatchFilter{})
+	name := "the ResourceSlicePatch"
+	if c.Name != "" {
+		name = "ResourceSlicePatch " + policy.Short(c.Name, policy.MaxKeyLength)
 	}
 	l := &ruleWrite{
-		every: everyDevice(c.New), selector: patchFilterPath,
-		problem: "asks for nothing: " + c.named() + " taints every device",
-		remedy:  "ask for a class, a driver, a pool or a device, or for what an expression says",
-		stood:   c.named() + " did not stand at effect None with this taint and filter before",
+		every: every(c.New), selector: patchFilterPath.String(),
+		problem:      "asks for nothing: " + name + " taints every device",
+		remedy:       "ask for a class, a driver, a pool or a device, or for what an expression says",
+		notPreviewed: name + " did not stand at effect None with this taint and filter before",
 	}
 	if c.Old != nil {
-		l.old, l.everyBefore, l.same = ofPatch(c.Old), everyDevice(c.Old), c.sameFilter()
+		l.old, l.everyBefore, l.same = ofPatch(c.Old), every(c.Old), c.sameFilter()
 	}
 	return l
-}
-
-// named returns how findings name the patch.
-func (c *PatchChange) named() string {
-	if c.Name == "" {
-		return "the ResourceSlicePatch"
-	}
-	return "ResourceSlicePatch " + policy.Short(c.Name, policy.MaxKeyLength)
 }

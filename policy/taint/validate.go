@@ -1,6 +1,7 @@
 package taint
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -32,15 +33,18 @@ const (
 // those that a stored object may have in spite of the schema. A policy without faults is
 // fully in force.
 func ValidatePolicy(p *v1alpha1.TaintPolicy) field.ErrorList {
-	setters := policy.ValidateEach(p.Spec.Setters, len(p.Spec.Setters), field.NewPath("spec", "setters"), func(in *v1alpha1.TaintSetter, path *field.Path) field.ErrorList {
-		errs := validateSetter(in, path)
+	errs := validateRest(p)
+	for i := range p.Spec.Setters {
+		in, path := &p.Spec.Setters[i], settersPath.Index(i)
+		errs = append(errs, validateSetter(in, path)...)
 		if in.Expression != "" {
 			errs = append(errs, cel.Validate(cel.OfTaint, in.Expression, cel.Bool, path.Child("expression"))...)
 		}
-		return errs
-	})
-	return append(validateRest(p), setters...)
+	}
+	return errs
 }
+
+var settersPath = field.NewPath("spec", "setters")
 
 // validateRest returns the faults outside of the setters.
 func validateRest(p *v1alpha1.TaintPolicy) field.ErrorList {
@@ -48,11 +52,10 @@ func validateRest(p *v1alpha1.TaintPolicy) field.ErrorList {
 	ttl := ptr.Deref(p.Spec.TTL, metav1.Duration{Duration: minTTL}).Duration
 	return slices.Concat(
 		selector.ValidateAll(p.Spec.Taints, spec.Child("taints"), selector.Taints),
-		policy.Check(len(p.Spec.Setters) <= maxSetters, field.TooMany(spec.Child("setters"), len(p.Spec.Setters), maxSetters)),
+		policy.Check(len(p.Spec.Setters) <= maxSetters, field.TooMany(settersPath, len(p.Spec.Setters), maxSetters)),
 		cel.ValidateConditions(p.Spec.MatchConditions, spec.Child("matchConditions")),
 		policy.ValidateEach(p.Spec.Register, maxRegistrations, spec.Child("register"), ValidateRegistration),
-		validateLimits(p.Spec.Limits, spec.Child("limits")),
-		validateRuleLimits(&p.Spec, spec.Child("limits")),
+		validateLimits(&p.Spec, spec.Child("limits")),
 		policy.Check(ttl >= minTTL, field.Invalid(spec.Child("ttl"), ttl.String(), "must be at least "+minTTL.String())),
 		policy.ValidateActions(p.Spec.ValidationActions, spec.Child("validationActions")),
 		policy.ValidateMessage(p.Spec.Message, spec.Child("message")))
@@ -89,14 +92,12 @@ func ValidateRegistration(in *v1alpha1.TaintRegistration, path *field.Path) fiel
 }
 
 func validateRegistered(t *v1alpha1.RegisteredTaint, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	switch {
-	case t.Key == "":
-		errs = append(errs, field.Required(path.Child("key"), "a taint needs a key"))
-	case selector.System(t.Key):
-		errs = append(errs, field.Invalid(path.Child("key"), t.Key, "is for Kubernetes' own controllers to set and to remove"))
-	default:
-		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key"))...)
+	key := path.Child("key")
+	errs := metav1validation.ValidateLabelName(t.Key, key)
+	if t.Key == "" {
+		errs = field.ErrorList{field.Required(key, "a taint needs a key")}
+	} else if selector.System(t.Key) {
+		errs = field.ErrorList{field.Invalid(key, t.Key, "is for Kubernetes' own controllers to set and to remove")}
 	}
 	for _, problem := range validation.IsValidLabelValue(t.Value) {
 		errs = append(errs, field.Invalid(path.Child("value"), t.Value, problem))
@@ -105,10 +106,15 @@ func validateRegistered(t *v1alpha1.RegisteredTaint, path *field.Path) field.Err
 		[]corev1.TaintEffect{corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule})...)
 }
 
-func validateLimits(in *v1alpha1.TaintLimits, path *field.Path) field.ErrorList {
+// validateLimits also refuses limits on DeviceTaintRules in a policy that governs no taints of
+// devices, where they would have no effect.
+func validateLimits(spec *v1alpha1.TaintPolicySpec, path *field.Path) field.ErrorList {
+	in := spec.Limits
 	if in == nil {
 		return nil
 	}
+	onDevices := slices.ContainsFunc(spec.Taints, func(sel v1alpha1.TaintSelector) bool { return sel.Target == v1alpha1.TaintTargetDevice })
+	const why = "is about DeviceTaintRules, and the policy selects no taints with target Device"
 	pods, percent := ptr.Deref(in.MaxAffectedPods, 0), ptr.Deref(in.MaxAffectedPercent, 0)
 	skew, window := ptr.Deref(in.MaxTimeAddedSkew, metav1.Duration{}).Duration, in.Window.Duration
 	return slices.Concat(
@@ -117,37 +123,26 @@ func validateLimits(in *v1alpha1.TaintLimits, path *field.Path) field.ErrorList 
 		policy.Check(percent >= 0 && percent <= 100, field.Invalid(path.Child("maxAffectedPercent"), percent, "must be from 0 to 100")),
 		policy.Check(skew >= 0, field.Invalid(path.Child("maxTimeAddedSkew"), skew.String(), "must not be negative")),
 		policy.Check(window == 0 || window >= minWindow && window <= maxWindow,
-			field.Invalid(path.Child("window"), window.String(), "must be from "+minWindow.String()+" to "+maxWindow.String())))
-}
-
-// validateRuleLimits refuses limits on DeviceTaintRules in a policy that governs no taints of
-// devices, where they would have no effect.
-func validateRuleLimits(spec *v1alpha1.TaintPolicySpec, path *field.Path) field.ErrorList {
-	if spec.Limits == nil || slices.ContainsFunc(spec.Taints, func(sel v1alpha1.TaintSelector) bool { return sel.Target == v1alpha1.TaintTargetDevice }) {
-		return nil
-	}
-	const why = "is about DeviceTaintRules, and the policy selects no taints with target Device"
-	return append(policy.Check(!spec.Limits.RequireSelector, field.Forbidden(path.Child("requireSelector"), why)),
-		policy.Check(!spec.Limits.RequirePreview, field.Forbidden(path.Child("requirePreview"), why))...)
+			field.Invalid(path.Child("window"), window.String(), "must be from "+minWindow.String()+" to "+maxWindow.String())),
+		policy.Check(onDevices || !in.RequireSelector, field.Forbidden(path.Child("requireSelector"), why)),
+		policy.Check(onDevices || !in.RequirePreview, field.Forbidden(path.Child("requirePreview"), why)))
 }
 
 // Warnings says what of a policy is legal and probably not meant.
 func Warnings(p *v1alpha1.TaintPolicy) []string {
 	var warnings []string
-	spec := field.NewPath("spec")
 	if len(p.Spec.Setters) == 0 {
-		warnings = append(warnings, spec.Child("setters").String()+
-			": there are none, so nobody may set, change or remove the taints of this policy, except Kubernetes' controllers their own and drivers those of their devices")
+		warnings = append(warnings, "spec.setters: there are none, so nobody may set, change or remove the taints of this policy, "+
+			"except Kubernetes' controllers their own and drivers those of their devices")
 	}
 	c := compiled{taints: selector.CompileAll(p.Spec.Taints)}
 	for i := range p.Spec.Register {
 		if p.Spec.Register[i].Reconcile {
 			continue // then nobody can remove the taint, whether it is governed or not
 		}
-		for j, t := range newRegistration(&p.Spec.Register[i]).taints {
-			if taint := OfNode(&t); !c.governs(taint) {
-				warnings = append(warnings, spec.Child("register").Index(i).Child("taints").Index(j).String()+
-					": "+taint.String()+" is not among spec.taints: whoever may write nodes can remove it again")
+		for j, t := range p.Spec.Register[i].Taints {
+			if taint := (Taint{Target: v1alpha1.TaintTargetNode, Key: t.Key, Value: t.Value, Effect: t.Effect}); !c.governs(taint) {
+				warnings = append(warnings, fmt.Sprintf("spec.register[%d].taints[%d]: %s is not among spec.taints: whoever may write nodes can remove it again", i, j, taint))
 			}
 		}
 	}

@@ -56,11 +56,6 @@ func (t Taint) String() string {
 	return s + ":" + policy.Short(string(t.Effect), policy.Enum)
 }
 
-// object returns the taint for expressions.
-func (t Taint) object() *corev1.Taint {
-	return &corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: new(metav1.NewTime(t.TimeAdded))}
-}
-
 // kind identifies a taint on its object by key and effect. A write between two taints of one
 // kind is a change of value or time; between different kinds it is a removal and an addition.
 type kind struct {
@@ -85,45 +80,27 @@ type Write struct {
 	replaced Taint
 }
 
-// taint is what a sentence about the write names.
-func (w *Write) taint() Taint {
-	if w.Operation == v1alpha1.TaintRemove {
-		return w.Old
-	}
-	return w.New
-}
-
-// before returns the taint in the place of which New stands; zero for none.
-func (w *Write) before() Taint {
-	if w.Operation == v1alpha1.TaintChange {
-		return w.Old
-	}
-	return w.replaced
-}
-
 // stampWindow is the distance from now within which the time of a taint counts as filled in
 // by Tollgate or the API server.
 const stampWindow = 5 * time.Second
+
+var nodeTaintsPath = field.NewPath("spec", "taints")
 
 // NodeWrites returns what a request changes of the taints of a node, which had old
 // (none when it is created). The order of the taints is not a change (C23), and
 // neither is a time near to now for a taint that had none, because Tollgate sets it.
 func NodeWrites(taints, old []corev1.Taint, now time.Time) []Write {
-	d := diff{
-		path: nodeTaintsPath.Index,
-		gone: nodeTaintsPath,
-		same: func(a, b Taint) bool {
-			return b.TimeAdded.IsZero() && now.Sub(a.TimeAdded).Abs() <= stampWindow
-		},
+	d := diff{path: nodeTaintsPath, old: mapped(old, OfNode), now: mapped(taints, OfNode), stamped: now}
+	return d.writes()
+}
+
+// mapped returns the taints of a list.
+func mapped[T any](list []T, of func(*T) Taint) []Taint {
+	taints := make([]Taint, len(list))
+	for i := range list {
+		taints[i] = of(&list[i])
 	}
-	for i := range old {
-		d.old = append(d.old, OfNode(&old[i]))
-	}
-	for i := range taints {
-		d.now = append(d.now, OfNode(&taints[i]))
-	}
-	writes, _ := d.writes()
-	return writes
+	return taints
 }
 
 // SliceWrites returns the changes that a request makes to the taints of devices in a
@@ -134,19 +111,15 @@ func SliceWrites(driver string, list, old []validation.Device) []Write {
 	path := field.NewPath("spec", "devices")
 	stood := make(map[string][]resourcev1.DeviceTaint, len(old))
 	for i := range old {
-		if len(old[i].Taints) > 0 {
-			stood[old[i].Name] = append(stood[old[i].Name], old[i].Taints...)
-		}
+		stood[old[i].Name] = append(stood[old[i].Name], old[i].Taints...)
 	}
 	var all []Write
-	type difference struct {
-		operation v1alpha1.TaintOperation
-		old, now  Taint
-	}
-	at := map[difference]int{}
-	add := func(writes []Write) {
-		for _, w := range writes {
-			key := difference{w.Operation, w.Old, w.New}
+	at := map[[2]Taint]int{} // the position in all of a change
+	ofDevice := func(t *resourcev1.DeviceTaint) Taint { return OfDevice(driver, t) }
+	add := func(taints, before []resourcev1.DeviceTaint, path *field.Path) {
+		d := diff{path: path, old: mapped(before, ofDevice), now: mapped(taints, ofDevice)}
+		for _, w := range d.writes() {
+			key := [2]Taint{w.Old, w.New}
 			if i, ok := at[key]; ok {
 				all[i].Times++
 				continue
@@ -159,48 +132,31 @@ func SliceWrites(driver string, list, old []validation.Device) []Write {
 		before := stood[list[i].Name]
 		delete(stood, list[i].Name)
 		if len(before)+len(list[i].Taints) > 0 {
-			taints := path.Index(i).Child("taints")
-			writes, _ := deviceDiff(driver, list[i].Taints, before, taints.Index, taints).writes()
-			add(writes)
+			add(list[i].Taints, before, path.Index(i).Child("taints"))
 		}
 	}
 	for i := range old { // in this order, so that the same request has the same answer
-		if before, ok := stood[old[i].Name]; ok {
-			delete(stood, old[i].Name)
-			writes, _ := deviceDiff(driver, nil, before, nil, path).writes()
-			add(writes)
-		}
+		add(nil, stood[old[i].Name], path)
+		delete(stood, old[i].Name)
 	}
 	return all
-}
-
-func deviceDiff(driver string, taints, old []resourcev1.DeviceTaint, path func(int) *field.Path, gone *field.Path) *diff {
-	d := &diff{path: path, gone: gone}
-	for i := range old {
-		d.old = append(d.old, OfDevice(driver, &old[i]))
-	}
-	for i := range taints {
-		d.now = append(d.now, OfDevice(driver, &taints[i]))
-	}
-	return d
 }
 
 // diff compares two lists of taints, whatever their order.
 type diff struct {
 	old, now []Taint
-	// path returns the path of a taint of now, and gone is that of the others.
-	path func(int) *field.Path
-	gone *field.Path
-	// same reports whether a taint of now is to be taken for one of old that has the
-	// same key, value and effect and another time; nil if it never is.
-	same func(now, old Taint) bool
+	// path is that of the list now, and of the taints that are not in it.
+	path *field.Path
+	// stamped is when Tollgate sets the times of taints that had none, which is no change; zero
+	// where every other time is a change.
+	stamped time.Time
+	// fresh are the positions of the taints of now that are not in old.
+	fresh []int
 }
 
-// writes returns the differences: first those of now, then those of old, each in their order,
-// and the positions of the taints of now that are not in old. Taints need not be unique,
-// devices may even have one twice (AV-04).
-func (d *diff) writes() (writes []Write, fresh []int) {
-	var gone []Taint
+// writes returns the differences: first those of now, then those of old, each in their order, and
+// sets fresh. Taints need not be unique, devices may even have one twice (AV-04).
+func (d *diff) writes() []Write {
 	left := make(map[Taint]int, len(d.old))
 	for _, t := range d.old {
 		left[t]++
@@ -209,38 +165,36 @@ func (d *diff) writes() (writes []Write, fresh []int) {
 		if left[t] > 0 {
 			left[t]--
 		} else {
-			fresh = append(fresh, i)
+			d.fresh = append(d.fresh, i)
 		}
 	}
-	for _, t := range d.old {
+	gone := make([]bool, len(d.old))
+	byKind := map[kind][]int{} // the positions of those that are gone
+	for i, t := range d.old {
 		if left[t] > 0 {
 			left[t]--
-			gone = append(gone, t)
+			gone[i] = true
+			byKind[t.kind()] = append(byKind[t.kind()], i)
 		}
 	}
-	// A taint that came and one that went are a change where they are of one kind.
-	byKind := make(map[kind][]int, len(gone))
-	for i, t := range gone {
-		byKind[t.kind()] = append(byKind[t.kind()], i)
-	}
-	changed := make([]bool, len(gone))
-	for _, i := range fresh {
-		t := d.now[i]
-		from := byKind[t.kind()]
-		if len(from) == 0 {
-			writes = append(writes, Write{Operation: v1alpha1.TaintAdd, New: t, Path: d.path(i)})
-			continue
+	var writes []Write
+	for _, i := range d.fresh {
+		w := Write{Operation: v1alpha1.TaintAdd, New: d.now[i]}
+		of := w.New.kind()
+		if from := byKind[of]; len(from) > 0 { // a taint that came and one that went, of one kind, are a change
+			w.Operation, w.Old = v1alpha1.TaintChange, d.old[from[0]]
+			byKind[of], gone[from[0]] = from[1:], false
+			if w.New.Value == w.Old.Value && w.Old.TimeAdded.IsZero() && !d.stamped.IsZero() && d.stamped.Sub(w.New.TimeAdded).Abs() <= stampWindow {
+				continue
+			}
 		}
-		old := gone[from[0]]
-		byKind[t.kind()], changed[from[0]] = from[1:], true
-		if t.Value != old.Value || d.same == nil || !d.same(t, old) {
-			writes = append(writes, Write{Operation: v1alpha1.TaintChange, Old: old, New: t, Path: d.path(i)})
-		}
+		w.Path = d.path.Index(i)
+		writes = append(writes, w)
 	}
-	for i, t := range gone {
-		if !changed[i] {
-			writes = append(writes, Write{Operation: v1alpha1.TaintRemove, Old: t, Path: d.gone})
+	for i, t := range d.old {
+		if gone[i] {
+			writes = append(writes, Write{Operation: v1alpha1.TaintRemove, Old: t, Path: d.path})
 		}
 	}
-	return writes, fresh
+	return writes
 }

@@ -2,7 +2,6 @@ package vap
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -27,29 +26,27 @@ func Registrations(p *v1alpha1.TaintPolicy) ([]runtime.Object, error) {
 	if errs := taint.ValidatePolicy(p); len(errs) > 0 {
 		return nil, fmt.Errorf("read %s: %w", ref, errs.ToAggregate())
 	}
-	objects := make([]runtime.Object, 0, 2*len(p.Spec.Register))
-	for i := range p.Spec.Register {
+	var objects []runtime.Object
+	for i, r := range p.Spec.Register {
 		meta := metav1.ObjectMeta{
-			Name:        "tollgate-register-" + objectName(p.Name) + "-" + strconv.Itoa(i),
+			Name:        fmt.Sprintf("tollgate-register-%s-%d", objectName(p.Name), i),
 			Annotations: map[string]string{ExportedFrom: ref},
 		}
-		objects = append(objects,
-			&admissionregistrationv1.MutatingAdmissionPolicy{
-				TypeMeta: typeMeta("MutatingAdmissionPolicy"), ObjectMeta: *meta.DeepCopy(),
-				Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
-					// The expression cannot fail. A node without its taints is not let in.
-					FailurePolicy:      new(admissionregistrationv1.Fail),
-					ReinvocationPolicy: admissionregistrationv1.IfNeededReinvocationPolicy,
-					MatchConstraints: &admissionregistrationv1.MatchResources{
-						MatchPolicy: new(admissionregistrationv1.Equivalent), ObjectSelector: p.Spec.Register[i].NodeSelector.DeepCopy(),
-						ResourceRules: []resourceRule{rule(corev1.GroupName, "v1", admissionregistrationv1.ClusterScope, created, "nodes")},
-					},
-					Mutations: []admissionregistrationv1.Mutation{{
-						PatchType: admissionregistrationv1.PatchTypeJSONPatch,
-						JSONPatch: &admissionregistrationv1.JSONPatch{Expression: patchExpression(p.Spec.Register[i].Taints)},
-					}},
-				},
+		spec := admissionregistrationv1.MutatingAdmissionPolicySpec{
+			// The expression cannot fail. A node without its taints is not let in.
+			FailurePolicy:      new(admissionregistrationv1.Fail),
+			ReinvocationPolicy: admissionregistrationv1.IfNeededReinvocationPolicy,
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				MatchPolicy: new(admissionregistrationv1.Equivalent), ObjectSelector: r.NodeSelector.DeepCopy(),
+				ResourceRules: []resourceRule{rule(corev1.GroupName, "v1", clusterWide, created, "nodes")},
 			},
+			Mutations: []admissionregistrationv1.Mutation{{
+				PatchType: admissionregistrationv1.PatchTypeJSONPatch,
+				JSONPatch: &admissionregistrationv1.JSONPatch{Expression: patchExpression(r.Taints)},
+			}},
+		}
+		objects = append(objects,
+			&admissionregistrationv1.MutatingAdmissionPolicy{TypeMeta: typeMeta("MutatingAdmissionPolicy"), ObjectMeta: *meta.DeepCopy(), Spec: spec},
 			&admissionregistrationv1.MutatingAdmissionPolicyBinding{
 				TypeMeta: typeMeta("MutatingAdmissionPolicyBinding"), ObjectMeta: meta,
 				Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name},

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -23,7 +21,9 @@ import (
 type taints struct {
 	exporter
 
-	p *v1alpha1.TaintPolicy
+	spec *v1alpha1.TaintPolicySpec
+	// remedy says to whom the setters allow what is governed.
+	remedy string
 	// registered are the taints that all policies give to nodes, in the order of
 	// taint.Set.Register.
 	registered []registered
@@ -37,11 +37,10 @@ type taints struct {
 type registered struct {
 	v1alpha1.RegisteredTaint
 
+	kind  string
 	nodes string // is true of the labels l of these nodes
 	keep  bool
 }
-
-func (r *registered) kind() string { return r.Key + ":" + string(r.Effect) }
 
 // Taints exports a TaintPolicy: one ValidatingAdmissionPolicy about the taints of nodes, one
 // about DeviceTaintRules, each where the policy governs such taints. All are the policies of
@@ -55,11 +54,11 @@ func Taints(p *v1alpha1.TaintPolicy, all []v1alpha1.TaintPolicy, settings Settin
 	x := &taints{
 		exporter: exporter{
 			settings: settings, ref: ref, title: ref, prefix: "tollgate-taints-" + objectName(p.Name) + "-", actions: policy.Actions(p.Spec.ValidationActions),
-			fields:   []textField{{"key", ""}, {"value", ""}, {"effect", ""}},
+			fields:   []named{{"key", ""}, {"value", ""}, {"effect", ""}},
 			optional: `?"timeAdded": t.?timeAdded.optMap(at, dyn(timestamp(at)))`,
-			bindings: []textField{{"object", "dyn(object)"}, {"oldObject", "dyn(oldObject)"}, {"taint", "g.taint"}, {"operation", "g.operation"}},
+			bindings: []named{{"object", "dyn(object)"}, {"oldObject", "dyn(oldObject)"}, {"taint", "g.taint"}, {"operation", "g.operation"}},
 		},
-		p: p,
+		spec: &p.Spec, remedy: taint.Remedy(p),
 	}
 	x.addFieldNotes()
 	x.readRegistered(all)
@@ -76,75 +75,63 @@ func Taints(p *v1alpha1.TaintPolicy, all []v1alpha1.TaintPolicy, settings Settin
 
 // addFieldNotes adds the notes on the fields that are left out.
 func (x *taints) addFieldNotes() {
-	spec := &x.p.Spec
-	limits := v1alpha1.TaintLimits{}
-	if spec.Limits != nil {
-		limits = *spec.Limits
-	}
+	spec := x.spec
+	limits := ptr.Deref(spec.Limits, v1alpha1.TaintLimits{})
 	x.rbac = slices.ContainsFunc(spec.Setters, func(s v1alpha1.TaintSetter) bool { return s.RBAC })
 	readsTime := slices.ContainsFunc(spec.Setters, func(s v1alpha1.TaintSetter) bool { return strings.Contains(s.Expression, "timeAdded") })
 	const counts = "the API server does not count pods"
 	for _, n := range []struct {
-		Note
-
-		applies bool
+		field, text      string
+		partial, applies bool
 	}{
-		{Note{
-			"spec.register", "that nodes come with these taints, keep them, and do not leave the selector is not judged; `kubectl tollgate export map` gives nodes their taints", true,
-		}, len(spec.Register) > 0},
-		{Note{"spec.ttl", "taints end by Tollgate, not by admission", false}, spec.TTL != nil},
-		{Note{"spec.limits.maxAffectedPods", counts, true}, limits.MaxAffectedPods != nil},
-		{Note{"spec.limits.maxAffectedPercent", counts, true}, limits.MaxAffectedPercent != nil},
-		{Note{"spec.limits.maxTimeAddedSkew", "expressions of the API server do not know the time", true}, limits.MaxTimeAddedSkew != nil},
-		{Note{"spec.setters", "Tollgate gives taints of nodes their time before it judges, and the API server judges those as they were sent", false}, readsTime},
-		{AboutKeys, x.rbac},
-		{Note{
-			"spec.taints", "taints of devices are judged in DeviceTaintRules, not in ResourceSlices and ResourceSlicePatches", true,
-		}, hasTarget(spec.Taints, v1alpha1.TaintTargetDevice)},
+		{
+			"spec.register", "that nodes come with these taints, keep them, and do not leave the selector is not judged; `kubectl tollgate export map` gives nodes their taints",
+			true, len(spec.Register) > 0,
+		},
+		{"spec.ttl", "taints end by Tollgate, not by admission", false, spec.TTL != nil},
+		{"spec.limits.maxAffectedPods", counts, true, limits.MaxAffectedPods != nil},
+		{"spec.limits.maxAffectedPercent", counts, true, limits.MaxAffectedPercent != nil},
+		{"spec.limits.maxTimeAddedSkew", "expressions of the API server do not know the time", true, limits.MaxTimeAddedSkew != nil},
+		{"spec.setters", "Tollgate gives taints of nodes their time before it judges, and the API server judges those as they were sent", false, readsTime},
+		{"", AboutKeys.Text, false, x.rbac},
+		{
+			"spec.taints", "taints of devices are judged in DeviceTaintRules, not in ResourceSlices and ResourceSlicePatches",
+			true, hasTarget(spec.Taints, v1alpha1.TaintTargetDevice),
+		},
 	} {
 		if n.applies {
-			x.notes = append(x.notes, n.Note)
+			x.notes = append(x.notes, Note{n.field, n.text, n.partial})
 		}
 	}
 }
 
 // readRegistered reads the registrations of all policies. Those with a fault are left out.
 func (x *taints) readRegistered(all []v1alpha1.TaintPolicy) {
-	all = slices.Clone(all)
-	slices.SortStableFunc(all, func(a, b v1alpha1.TaintPolicy) int { return cmp.Compare(a.Name, b.Name) })
-	for i := range all {
-		for j := range all[i].Spec.Register {
-			in := &all[i].Spec.Register[j]
-			if len(taint.ValidateRegistration(in, nil)) > 0 {
+	byName := func(a, b v1alpha1.TaintPolicy) int { return cmp.Compare(a.Name, b.Name) }
+	for _, p := range slices.SortedStableFunc(slices.Values(all), byName) {
+		for _, in := range p.Spec.Register {
+			if len(taint.ValidateRegistration(&in, nil)) > 0 {
 				continue
 			}
+			x.reconciles = x.reconciles || in.Reconcile
 			for _, t := range in.Taints {
-				x.registered = append(x.registered, registered{RegisteredTaint: t, nodes: labelled(&in.NodeSelector, "l"), keep: in.Reconcile})
-				x.reconciles = x.reconciles || in.Reconcile
+				x.registered = append(x.registered, registered{t, t.Key + ":" + string(t.Effect), labelled(&in.NodeSelector, "l"), in.Reconcile})
 			}
 		}
 	}
 }
 
 func (x *taints) readSetters() {
-	setters := make([]string, len(x.p.Spec.Setters))
+	setters := make([]string, len(x.spec.Setters))
 	for i := range setters {
-		s, number := &x.p.Spec.Setters[i], strconv.Itoa(i)
-		terms := []string{"variables.setter" + number}
-		if len(s.Operations) > 0 {
-			terms = append(terms, in("g.operation", s.Operations))
-		}
+		s := &x.spec.Setters[i]
+		terms := []string{fmt.Sprintf("variables.setter%d", i), inAny("g.operation", s.Operations...)}
 		if s.RBAC {
 			x.authorizer = true
 			terms = append(terms, "g.taint.key in variables.allowed")
 		}
 		if s.Expression != "" {
-			field := "spec.setters[" + number + "].expression"
-			expression, read := x.embed(field, cel.OfTaint, s.Expression, "false")
-			if read.Reads("authorizer") {
-				x.authorizer = true
-				x.notes = append(x.notes, AboutQuestions(field))
-			}
+			expression, _ := x.ask(fmt.Sprintf("spec.setters[%d].expression", i), cel.OfTaint, s.Expression)
 			terms = append(terms, expression)
 		}
 		setters[i] = and(terms...)
@@ -154,48 +141,45 @@ func (x *taints) readSetters() {
 
 // judged returns the variables from "changes" to "refused", and the conditions. A taint that
 // comes to be governed counts as added, and one that is no longer governed as removed.
-func (x *taints) judged(target v1alpha1.TaintTarget, changes string) []variable {
-	governs := func(name string) string {
-		return "has(c." + name + ") && " + enclose(anySelector(x.p.Spec.Taints, target, func(s *v1alpha1.TaintSelector) string { return selects(s, "c."+name) }))
+func (x *taints) judged(target v1alpha1.TaintTarget, changes string) []named {
+	governs := func(t string) string {
+		return "has(" + t + ") && " + enclose(anySelector(x.spec.Taints, target, func(s *v1alpha1.TaintSelector) string { return selects(s, t) }))
 	}
-	variables := []variable{
-		{Name: "changes", Expression: changes},
-		{Name: "seen", Expression: `variables.changes.map(c, {"before": dyn(` + governs("old") + `), "after": dyn(` + governs("now") + `), "change": dyn(c)})`},
-		{Name: "asked", Expression: `variables.seen.filter(s, s.before || s.after).map(s, {"operation": dyn(s.before && s.after ? "Change" : s.before ? "Remove" : "Add"), ` +
+	variables := []named{
+		{"changes", changes},
+		{"seen", `variables.changes.map(c, {"before": dyn(` + governs("c.old") + `), "after": dyn(` + governs("c.now") + `), "change": dyn(c)})`},
+		{"asked", `variables.seen.filter(s, s.before || s.after).map(s, {"operation": dyn(s.before && s.after ? "Change" : s.before ? "Remove" : "Add"), ` +
 			`"taint": dyn(s.after ? s.change.now : s.change.old), "path": dyn(s.change.path)})`},
 	}
-	for i := range x.p.Spec.Setters {
-		variables = append(variables, variable{Name: "setter" + strconv.Itoa(i), Expression: subjects(x.p.Spec.Setters[i].Subjects)})
+	for i := range x.spec.Setters {
+		variables = append(variables, named{fmt.Sprintf("setter%d", i), subjects(x.spec.Setters[i].Subjects)})
 	}
 	if x.rbac {
 		variables = append(variables, allowed("variables.asked.map(g, string(g.taint.key))", policy.VerbTaint, "authorizer")...)
 	}
-	return append(variables,
-		variable{Name: "refused", Expression: "variables.asked.filter(g, " + not(x.granted) + ")"},
-		variable{Name: "conditions", Expression: x.conditions})
+	return append(variables, named{"refused", "variables.asked.filter(g, " + not(x.granted) + ")"}, named{"conditions", x.conditions})
 }
 
 // refusal returns the validation that refuses what no setter is for. The message names the
 // taint, unless the verdict depends on the authorizer, which messages cannot ask.
 func (x *taints) refusal() validation {
-	remedy := taint.Remedy(x.p)
-	plain, message, expression := x.ref+": a taint may not be written; "+remedy, "", ""
-	if x.p.Spec.Message != "" {
-		plain += ": " + x.p.Spec.Message
-		message = " + " + quote(": "+x.p.Spec.Message)
+	plain, message, expression := x.ref+": a taint may not be written; "+x.remedy, "", ""
+	if x.spec.Message != "" {
+		plain += ": " + x.spec.Message
+		message = " + " + quote(": "+x.spec.Message)
 	}
 	if !x.authorizer {
-		expression = `size(variables.refused) == 0 ? "" : ` + bindText("g", "variables.refused[0]",
-			quote(x.ref+": ")+` + g.path + " (" + g.taint.key + (g.taint.value == "" ? "" : "=" + g.taint.value) + ":" + g.taint.effect + "): "`+
-				` + request.userInfo.username + " may not " + g.operation.lowerAscii() + " this taint"`+
-				` + (size(variables.refused) > 1 ? " and " + string(size(variables.refused) - 1) + " more" : "") + `+quote("; "+remedy)+message)
+		expression = fmt.Sprintf(`size(variables.refused) == 0 ? "" : [variables.refused[0]].map(g, `+
+			`%q + g.path + " (" + g.taint.key + (g.taint.value == "" ? "" : "=" + g.taint.value) + ":" + g.taint.effect + "): "`+
+			` + request.userInfo.username + " may not " + g.operation.lowerAscii() + " this taint"`+
+			` + (size(variables.refused) > 1 ? " and " + string(size(variables.refused) - 1) + " more" : "") + %q%s)[0]`, x.ref+": ", "; "+x.remedy, message)
 	}
 	return refuses("size(variables.refused) == 0 || !variables.conditions", plain, expression)
 }
 
 // notTollgate leaves out the writes of Tollgate itself.
-func (x *taints) notTollgate() matchCondition {
-	return matchCondition{Name: "not-tollgate", Expression: "request.userInfo.username != " + quote(x.settings.Self)}
+func (x *taints) notTollgate() named {
+	return named{"not-tollgate", "request.userInfo.username != " + quote(x.settings.Self)}
 }
 
 // notExempt is false of a write of t by a controller of Kubernetes that may always set the
@@ -209,50 +193,49 @@ func (x *taints) addNodes() {
 		return "dyn(" + object + ").spec.?taints.orValue([]).transformList(i, t, " +
 			x.object(`"kind": dyn(t.key + ":" + t.effect)`, `"path": dyn("spec.taints[" + string(i) + "]")`) + ")"
 	}
-	byKind := func(list string) string { return "variables." + list + ".transformMapEntry(i, t, {string(t.kind): t})" }
 	amongst := func(list string) string { // is true of a t that is in a list of registered taints, at any time
 		return "variables." + list + ".exists(r, r.kind == t.kind && r.value == t.value)"
 	}
 
 	// A taint that nodes are created with, or are given by a policy, is not the choice of the
 	// requester.
-	var variables []variable
+	var variables []named
 	given := "false"
 	if len(x.registered) > 0 {
-		variables = append(variables, variable{Name: "given", Expression: x.givenTo(labelsNow, false)})
+		variables = append(variables, named{"given", x.givenTo(labelsNow, false)})
 		given = amongst("given")
 	}
-	chosen := not(and(`request.operation == "CREATE"`, or("t.kind == "+quote(corev1.TaintNodeNotReady+":"+string(corev1.TaintEffectNoSchedule)), given)))
+	chosen := not(and(`request.operation == "CREATE"`, or(`t.kind == "node.kubernetes.io/not-ready:NoSchedule"`, given)))
 	if x.reconciles {
-		variables = append(variables, variable{Name: "kept", Expression: x.givenTo(labelsNow, true)}, variable{Name: "keptBefore", Expression: x.givenTo(labelsBefore, true)})
+		variables = append(variables, named{"kept", x.givenTo(labelsNow, true)}, named{"keptBefore", x.givenTo(labelsBefore, true)})
 		chosen = and(chosen, not(and(`request.operation == "UPDATE"`, "!has(t.timeAdded)", amongst("kept"), amongst("keptBefore"))))
 	}
-	const before = "variables.stood[t.kind]"
-	changed := and(notExempt, "t.kind in variables.stood ? t.value != "+before+".value || t.?timeAdded != "+before+".?timeAdded : "+enclose(chosen))
-
-	variables = append(variables,
-		variable{Name: "now", Expression: listOf("object")},
-		variable{Name: "old", Expression: `request.operation == "CREATE" ? [] : ` + listOf("oldObject")},
-		variable{Name: "current", Expression: byKind("now")},
-		variable{Name: "stood", Expression: byKind("old")},
-	)
-	x.add("nodes", nil, []Note{{Text: "expressions of the API server do not know the time: a taint that had none and gets the present one counts as changed"}},
-		[]resourceRule{rule("", "v1", admissionregistrationv1.ClusterScope, written, "nodes")},
-		policySpec{
-			MatchConditions: []matchCondition{
-				x.notTollgate(),
-				{Name: "not-the-node-controllers", Expression: `request.operation != "UPDATE" || ` + not(in("request.userInfo.username", taint.SystemControllers()))},
-				{
-					Name: "not-a-node-that-registers-itself",
-					Expression: `request.operation != "CREATE" || request.userInfo.username != "system:node:" + dyn(object).metadata.name || ` +
-						`!("system:nodes" in request.userInfo.?groups.orValue([]))`,
-				},
+	changed := and(notExempt,
+		"t.kind in variables.stood ? t.value != variables.stood[t.kind].value || t.?timeAdded != variables.stood[t.kind].?timeAdded : "+enclose(chosen))
+	x.add(&export{
+		what:  "nodes",
+		notes: []string{"expressions of the API server do not know the time: a taint that had none and gets the present one counts as changed"},
+		rules: []resourceRule{rule("", "v1", clusterWide, written, "nodes")},
+		conditions: []named{
+			x.notTollgate(),
+			{"not-the-node-controllers", `request.operation != "UPDATE" || ` + not(in("request.userInfo.username", taint.SystemControllers()))},
+			{"not-a-node-that-registers-itself", `request.operation != "CREATE" || request.userInfo.username != "system:node:" + dyn(object).metadata.name || ` +
+				`!("system:nodes" in request.userInfo.?groups.orValue([]))`},
+		},
+		variables: slices.Concat(
+			variables,
+			[]named{
+				{"now", listOf("object")},
+				{"old", `request.operation == "CREATE" ? [] : ` + listOf("oldObject")},
+				{"current", "variables.now.transformMapEntry(i, t, {string(t.kind): t})"},
+				{"stood", "variables.old.transformMapEntry(i, t, {string(t.kind): t})"},
 			},
-			Variables: append(variables, x.judged(v1alpha1.TaintTargetNode,
+			x.judged(v1alpha1.TaintTargetNode,
 				"variables.now.transformList(i, t, "+changed+`, {"now": dyn(t), "path": t.path, ?"old": variables.stood[?t.kind].optMap(o, dyn(o))})`+
-					" + variables.old.transformList(i, t, "+and("!(t.kind in variables.current)", notExempt)+`, {"old": dyn(t), "path": dyn("spec.taints")})`)...),
-			Validations: []validation{x.refusal()},
-		})
+					" + variables.old.transformList(i, t, "+and("!(t.kind in variables.current)", notExempt)+`, {"old": dyn(t), "path": dyn("spec.taints")})`),
+		),
+		validations: []validation{x.refusal()},
+	})
 }
 
 const (
@@ -264,12 +247,11 @@ const (
 // kind the first, which is kept if it, or a later registration of the same taint, says so.
 func (x *taints) givenTo(labels string, kept bool) string {
 	parts := make([]string, len(x.registered))
-	for i := range x.registered {
-		r := &x.registered[i]
-		terms, keeps := []string{r.nodes}, []string{"false"}
-		for j := range x.registered {
-			switch other := &x.registered[j]; {
-			case j < i && other.kind() == r.kind():
+	for i, r := range x.registered {
+		terms, keeps := []string{r.nodes}, []string(nil)
+		for j, other := range x.registered {
+			switch {
+			case j < i && other.kind == r.kind:
 				terms = append(terms, not(other.nodes))
 			case j == i && r.keep:
 				keeps = append(keeps, "true")
@@ -280,7 +262,7 @@ func (x *taints) givenTo(labels string, kept bool) string {
 		if kept {
 			terms = append(terms, or(keeps...))
 		}
-		parts[i] = enclose(and(terms...) + ` ? [{"kind": ` + quote(r.kind()) + `, "value": ` + quote(r.Value) + "}] : []")
+		parts[i] = fmt.Sprintf(`(%s ? [{"kind": %q, "value": %q}] : [])`, and(terms...), r.kind, r.Value)
 	}
 	return "[" + labels + "].map(l, " + strings.Join(parts, " + ") + ")[0]"
 }
@@ -297,21 +279,20 @@ func (x *taints) addRules() {
 		` ? variables.now.map(t, {"now": dyn(t), "path": dyn("spec.taint")}) + variables.old.map(t, {"old": dyn(t), "path": dyn("spec.taint")})` +
 		` : !variables.reselected && variables.now[0] == variables.old[0] ? [] : ` +
 		`[{"now": dyn(variables.now[0]), "old": dyn(variables.old[0]), "path": dyn(variables.reselected ? "spec.deviceSelector" : "spec.taint")}]`
-	x.add("rules", nil, nil, []resourceRule{
-		rule(resourcev1.GroupName, "*", admissionregistrationv1.ClusterScope, slices.Concat(written, []operation{admissionregistrationv1.Delete}), "devicetaintrules"),
-	}, policySpec{
-		MatchConditions: []matchCondition{x.notTollgate(), {
-			Name: "not-collected-with-its-patch",
-			Expression: `request.operation != "DELETE" || ` +
-				not(in("request.userInfo.username", []string{"system:serviceaccount:kube-system:generic-garbage-collector", "system:kube-controller-manager"})) +
-				` || !dyn(oldObject).metadata.?labels[?"` + v1alpha1.LabelPatch + `"].hasValue()`,
-		}},
-		Variables: append([]variable{
-			{Name: "now", Expression: `request.operation == "DELETE" ? [] : ` + listOf("object")},
-			{Name: "old", Expression: `request.operation == "CREATE" ? [] : ` + listOf("oldObject")},
-			{Name: "reselected", Expression: `request.operation == "UPDATE" && dyn(object).spec.?deviceSelector != dyn(oldObject).spec.?deviceSelector`},
+	x.add(&export{
+		what: "rules",
+		rules: []resourceRule{
+			rule(resourcev1.GroupName, "*", clusterWide, everyChange, "devicetaintrules"),
+		},
+		conditions: []named{x.notTollgate(), {"not-collected-with-its-patch", `request.operation != "DELETE" || ` +
+			not(in("request.userInfo.username", []string{"system:serviceaccount:kube-system:generic-garbage-collector", "system:kube-controller-manager"})) +
+			` || !dyn(oldObject).metadata.?labels[?"` + v1alpha1.LabelPatch + `"].hasValue()`}},
+		variables: append([]named{
+			{"now", `request.operation == "DELETE" ? [] : ` + listOf("object")},
+			{"old", `request.operation == "CREATE" ? [] : ` + listOf("oldObject")},
+			{"reselected", `request.operation == "UPDATE" && dyn(object).spec.?deviceSelector != dyn(oldObject).spec.?deviceSelector`},
 		}, x.judged(v1alpha1.TaintTargetDevice, changes)...),
-		Validations: append([]validation{x.refusal()}, x.ruleLimits()...),
+		validations: append([]validation{x.refusal()}, x.ruleLimits()...),
 	})
 }
 
@@ -330,15 +311,14 @@ func (x *taints) ruleLimits() []validation {
 			validations = append(validations, refuses(`!variables.asked.exists(g, g.operation != "Remove") || !variables.conditions || `+enclose(holds), x.ref+": "+message, ""))
 		}
 	}
-	if limits := x.p.Spec.Limits; limits != nil {
-		limit(limits.RequireSelector, `!dyn(object).spec.?deviceSelector.optMap(s, !has(s.driver) && !has(s.pool) && !has(s.device)).orValue(false) || `+
-			`request.operation == "UPDATE" && !variables.reselected && `+sameTaint+` && `+
-			severity+`dyn(object).spec.taint.effect].orValue(3) <= `+severity+`dyn(oldObject).spec.taint.effect].orValue(3)`,
-			"spec.deviceSelector: names no driver, pool or device, and may select every device; name a driver, a pool or a device")
-		limit(limits.RequirePreview, `dyn(object).spec.taint.effect != "NoExecute" || request.operation == "UPDATE" && !variables.reselected && `+
-			`dyn(oldObject).spec.taint.effect in ["None", "NoExecute"] && `+sameTaint,
-			"spec.taint.effect: evicts pods, and the rule did not stand at effect None with this taint and selector before; "+
-				"write it with effect None, read its status, then change the effect alone")
-	}
+	limits := ptr.Deref(x.spec.Limits, v1alpha1.TaintLimits{})
+	limit(limits.RequireSelector, `!dyn(object).spec.?deviceSelector.optMap(s, !has(s.driver) && !has(s.pool) && !has(s.device)).orValue(false) || `+
+		`request.operation == "UPDATE" && !variables.reselected && `+sameTaint+` && `+
+		severity+`dyn(object).spec.taint.effect].orValue(3) <= `+severity+`dyn(oldObject).spec.taint.effect].orValue(3)`,
+		"spec.deviceSelector: names no driver, pool or device, and may select every device; name a driver, a pool or a device")
+	limit(limits.RequirePreview, `dyn(object).spec.taint.effect != "NoExecute" || request.operation == "UPDATE" && !variables.reselected && `+
+		`dyn(oldObject).spec.taint.effect in ["None", "NoExecute"] && `+sameTaint,
+		"spec.taint.effect: evicts pods, and the rule did not stand at effect None with this taint and selector before; "+
+			"write it with effect None, read its status, then change the effect alone")
 	return validations
 }

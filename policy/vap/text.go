@@ -1,8 +1,8 @@
 package vap
 
 import (
+	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,10 +30,10 @@ func quote(text string) string { return strconv.Quote(text) }
 func enclose(term string) string { return "(" + term + ")" }
 
 // and is true if all terms are.
-func and(terms ...string) string { return join(terms, " && ", "true", "false") }
+func and(terms ...string) string { return join(terms, ") && (", "true", "false") }
 
 // or is true if one of the terms is.
-func or(terms ...string) string { return join(terms, " || ", "false", "true") }
+func or(terms ...string) string { return join(terms, ") || (", "false", "true") }
 
 // join leaves out neutral terms, and is the deciding term where there is one.
 func join(terms []string, operator, neutral, deciding string) string {
@@ -46,10 +46,7 @@ func join(terms []string, operator, neutral, deciding string) string {
 	case len(terms) == 1:
 		return terms[0]
 	}
-	for i, term := range terms {
-		terms[i] = enclose(term)
-	}
-	return strings.Join(terms, operator)
+	return enclose(strings.Join(terms, operator))
 }
 
 // not is true if the term is false.
@@ -70,10 +67,22 @@ func in[T ~string](text string, list []T) string {
 	for i, item := range list {
 		quoted[i] = quote(string(item))
 	}
-	if len(quoted) == 1 {
+	switch len(list) {
+	case 0:
+		return "false"
+	case 1:
 		return text + " == " + quoted[0]
+	default:
+		return text + " in [" + strings.Join(quoted, ", ") + "]"
 	}
-	return text + " in [" + strings.Join(quoted, ", ") + "]"
+}
+
+// inAny is true if a text is in a list, or if the list is empty.
+func inAny[T ~string](text string, list ...T) string {
+	if len(list) == 0 {
+		return "true"
+	}
+	return in(text, list)
 }
 
 func startsWith(text, prefix string) string { return text + ".startsWith(" + quote(prefix) + ")" }
@@ -93,24 +102,22 @@ func subjects(list []rbacv1.Subject) string {
 	if len(list) == 0 {
 		return "true"
 	}
-	var users, groups, terms []string
-	for i := range list {
-		switch list[i].Kind {
+	var users, groups []string
+	for _, s := range list {
+		switch s.Kind {
 		case rbacv1.UserKind:
-			users = append(users, list[i].Name)
+			users = append(users, s.Name)
 		case rbacv1.GroupKind:
-			groups = append(groups, list[i].Name)
+			groups = append(groups, s.Name)
 		case rbacv1.ServiceAccountKind:
-			users = append(users, serviceaccount.MakeUsername(list[i].Namespace, list[i].Name))
+			users = append(users, serviceaccount.MakeUsername(s.Namespace, s.Name))
 		}
 	}
-	if len(users) > 0 {
-		terms = append(terms, in("request.userInfo.username", users))
-	}
+	inGroup := "false"
 	if len(groups) > 0 {
-		terms = append(terms, "request.userInfo.?groups.orValue([]).exists(g, "+in("g", groups)+")")
+		inGroup = "request.userInfo.?groups.orValue([]).exists(g, " + in("g", groups) + ")"
 	}
-	return or(terms...)
+	return or(in("request.userInfo.username", users), inGroup)
 }
 
 // labelled is true if labels, which are a map or an optional one, match a selector, or if it
@@ -120,24 +127,23 @@ func labelled(s *metav1.LabelSelector, labels string) string {
 		return "true"
 	}
 	var terms []string
-	has := func(key string) string { return labels + "[?" + quote(key) + "]" }
-	one := func(key string, values []string) string {
-		return has(key) + ".optMap(v, " + in("v", values) + ").orValue(false)"
+	// has is true if there is a label with a key and one of some values, or with any value if there are none.
+	has := func(key string, values ...string) string {
+		label := labels + "[?" + quote(key) + "]"
+		if len(values) == 0 {
+			return label + ".hasValue()"
+		}
+		return label + ".optMap(v, " + in("v", values) + ").orValue(false)"
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
-		terms = append(terms, one(key, []string{s.MatchLabels[key]}))
+		terms = append(terms, has(key, s.MatchLabels[key]))
 	}
 	for _, e := range s.MatchExpressions {
-		switch e.Operator {
-		case metav1.LabelSelectorOpIn:
-			terms = append(terms, one(e.Key, e.Values))
-		case metav1.LabelSelectorOpNotIn:
-			terms = append(terms, not(one(e.Key, e.Values)))
-		case metav1.LabelSelectorOpExists:
-			terms = append(terms, has(e.Key)+".hasValue()")
-		case metav1.LabelSelectorOpDoesNotExist:
-			terms = append(terms, not(has(e.Key)+".hasValue()"))
+		term := has(e.Key, e.Values...)
+		if e.Operator == metav1.LabelSelectorOpNotIn || e.Operator == metav1.LabelSelectorOpDoesNotExist {
+			term = not(term)
 		}
+		terms = append(terms, term)
 	}
 	return and(terms...)
 }
@@ -155,10 +161,7 @@ func inNamespaces(patterns []string, namespace string) string {
 			names = append(names, pattern)
 		}
 	}
-	if len(names) > 0 {
-		terms = append([]string{in(namespace, names)}, terms...)
-	}
-	return or(terms...)
+	return or(append([]string{in(namespace, names)}, terms...)...)
 }
 
 // system is true if a key is one that Kubernetes itself sets on nodes, as selector.System has
@@ -191,19 +194,14 @@ func anySelector(list []v1alpha1.TaintSelector, target v1alpha1.TaintTarget, ter
 	return or(terms...)
 }
 
-// selectsKey is true if a selector selects a key. With orEmpty it selects the empty key too,
-// with which a toleration tolerates every key.
-func selectsKey(s *v1alpha1.TaintSelector, key string, orEmpty bool) string {
+// selectsKey is true if a selector selects a key, or if the key is one of others.
+func selectsKey(s *v1alpha1.TaintSelector, key string, others ...string) string {
 	prefix, open := strings.CutSuffix(s.Key, "*")
 	switch {
-	case !open && orEmpty:
-		return in(key, []string{"", s.Key})
 	case !open:
-		return key + " == " + quote(s.Key)
-	case prefix != "" && orEmpty:
-		return or(key+` == ""`, startsWith(key, prefix))
+		return in(key, append(others, s.Key))
 	case prefix != "":
-		return startsWith(key, prefix)
+		return or(in(key, others), startsWith(key, prefix))
 	case ofDevice(s):
 		return "true"
 	default:
@@ -211,87 +209,66 @@ func selectsKey(s *v1alpha1.TaintSelector, key string, orEmpty bool) string {
 	}
 }
 
-// selects is selector.Selector.Selects for a taint t, a map in which each field has a value.
-func selects(s *v1alpha1.TaintSelector, t string) string {
-	terms := []string{selectsKey(s, t+".key", false)}
-	if len(s.Values) > 0 {
-		terms = append(terms, in(t+".value", s.Values))
+// inOrEmpty is true if a text is in a list, or empty, or if the list is empty.
+func inOrEmpty(text string, list []string) string {
+	if len(list) == 0 {
+		return "true"
 	}
-	if len(s.Effects) > 0 {
-		terms = append(terms, in(t+".effect", s.Effects))
-	}
-	if ofDevice(s) && len(s.Drivers) > 0 {
-		terms = append(terms, in(t+".driver", append([]string{""}, s.Drivers...)))
-	}
-	return and(terms...)
+	return in(text, append([]string{""}, list...))
 }
 
-// could is selector.Selector.Could for a toleration t, a map in which each field has a value.
+// selects is selector.Selector.Selects for a taint t, a map in which each field has a value.
+func selects(s *v1alpha1.TaintSelector, t string) string {
+	return and(selectsKey(s, t+".key"), inAny(t+".value", s.Values...), inAny(t+".effect", s.Effects...), inOrEmpty(t+".driver", s.Drivers))
+}
+
+// could is selector.Selector.Could for a toleration t, a map in which each field has a value. The empty
+// key tolerates every key, and a request without a class may be for any.
 // Operators that compare have a number, because the API server takes no others; where one
 // does, the request is refused.
-func could(s *v1alpha1.TaintSelector, t string) string {
-	effect := "true"
-	if len(s.Effects) > 0 {
-		effect = noOtherEffect(s, t, s.Effects)
-	}
-	return and(selectsKey(s, t+".key", true), effect, couldValue(s, t), couldClass(s, t))
+func could(s *v1alpha1.TaintSelector) string {
+	return and(selectsKey(s, "t.key", ""), noOtherEffect(s, s.Effects), couldValue(s), inOrEmpty("t.class", s.DeviceClasses))
 }
 
 // couldOutlast is true if t could tolerate a taint of effect NoExecute that s selects.
-func couldOutlast(s *v1alpha1.TaintSelector, t string) string {
+func couldOutlast(s *v1alpha1.TaintSelector) string {
 	if len(s.Effects) > 0 && !slices.Contains(s.Effects, corev1.TaintEffectNoExecute) {
 		return "false"
 	}
-	effect := noOtherEffect(s, t, []corev1.TaintEffect{corev1.TaintEffectNoExecute})
-	return and(effect, selectsKey(s, t+".key", true), couldValue(s, t), couldClass(s, t))
+	effect := noOtherEffect(s, []corev1.TaintEffect{corev1.TaintEffectNoExecute})
+	return and(effect, selectsKey(s, "t.key", ""), couldValue(s), inOrEmpty("t.class", s.DeviceClasses))
 }
 
-// noOtherEffect is false if the effect of t is a known one that is not in a list. The empty
-// effect is every one, and an unknown effect may be any.
-func noOtherEffect(s *v1alpha1.TaintSelector, t string, list []corev1.TaintEffect) string {
+// noOtherEffect is false if the effect of t is a known one that is not in a list. The empty list has them
+// all, the empty effect is every one, and an unknown effect may be any.
+func noOtherEffect(s *v1alpha1.TaintSelector, list []corev1.TaintEffect) string {
 	effects := []corev1.TaintEffect{corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute}
 	if ofDevice(s) {
 		effects[0] = corev1.TaintEffect(resourcev1.DeviceTaintEffectNone)
 	}
-	effects = slices.DeleteFunc(effects, func(e corev1.TaintEffect) bool { return slices.Contains(list, e) })
-	if len(effects) == 0 {
-		return "true"
-	}
-	return not(in(t+".effect", effects))
+	others := slices.DeleteFunc(effects, func(e corev1.TaintEffect) bool { return len(list) == 0 || slices.Contains(list, e) })
+	return not(in("t.effect", others))
 }
 
-func couldValue(s *v1alpha1.TaintSelector, t string) string {
-	operator, value := t+".operator", t+".value"
-	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+// couldValue is true if t could tolerate a value that s selects. A comparison with the least or the
+// greatest number is true of no value.
+func couldValue(s *v1alpha1.TaintSelector) string {
 	switch {
-	case ofDevice(s) && len(s.Values) == 0:
-		return "true"
 	case ofDevice(s):
-		return or(operator+` != "Equal"`, in(value, s.Values))
+		return or(`t.operator != "Equal"`, inAny("t.value", s.Values...))
 	case len(s.Values) == 0:
-		compares := func(by string, limit int64) string {
-			return operator + " == " + quote(by) + " && " + value + " == " + quote(number(limit))
-		}
-		return and(not(compares("Lt", math.MinInt64)), not(compares("Gt", math.MaxInt64)))
+		return `(!(t.operator == "Lt" && t.value == "-9223372036854775808")) && (!(t.operator == "Gt" && t.value == "9223372036854775807"))`
 	}
-	// The smallest and the largest of the values that are numbers as taints write them.
-	least, most := int64(math.MaxInt64), int64(math.MinInt64)
-	below, above := "false", "false"
+	var numbers []int64 // as taints write them
 	for _, v := range s.Values {
-		if n, err := strconv.ParseInt(v, 10, 64); err == nil && number(n) == v {
-			least, most = min(least, n), max(most, n)
-			below, above = number(least)+" < int("+value+")", number(most)+" > int("+value+")"
+		if n, err := strconv.ParseInt(v, 10, 64); err == nil && strconv.FormatInt(n, 10) == v {
+			numbers = append(numbers, n)
 		}
 	}
-	return operator + ` == "Equal" ? ` + in(value, s.Values) + " : " + operator + ` == "Lt" ? ` + below +
-		" : " + operator + ` == "Gt" ? ` + above + " : true"
-}
-
-// couldClass is true if a request may be for a class that s selects. A request without a
-// class may be for any.
-func couldClass(s *v1alpha1.TaintSelector, t string) string {
-	if !ofDevice(s) || len(s.DeviceClasses) == 0 {
-		return "true"
+	below, above := "false", "false"
+	if len(numbers) > 0 {
+		below = fmt.Sprintf("%d < int(t.value)", slices.Min(numbers))
+		above = fmt.Sprintf("%d > int(t.value)", slices.Max(numbers))
 	}
-	return in(t+".class", append([]string{""}, s.DeviceClasses...))
+	return fmt.Sprintf(`t.operator == "Equal" ? %s : t.operator == "Lt" ? %s : t.operator == "Gt" ? %s : true`, in("t.value", s.Values), below, above)
 }

@@ -3,10 +3,8 @@ package vap
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -23,7 +21,7 @@ import (
 type tolerations struct {
 	exporter
 
-	p *v1alpha1.TolerationPolicy
+	spec *v1alpha1.TolerationPolicySpec
 	// remedy says to whom the grants allow what is guarded; keys are the guarded keys.
 	remedy string
 	keys   []string
@@ -32,7 +30,7 @@ type tolerations struct {
 
 	// grants are CEL variables, one for each grant, that are true if the grant applies to the
 	// request. anew are the same variables without the subjects of the grants.
-	grants, anew []variable
+	grants, anew []named
 	// free, asked and whoever are CEL expressions about a guarded toleration g. free is true
 	// if a grant without RBAC and without an expression allows g. asked is true if a grant
 	// with RBAC or an expression allows g. whoever is true if a grant allows g for some
@@ -53,16 +51,17 @@ type tolerations struct {
 // owner: the template was judged when it was written.
 func Tolerations(p *v1alpha1.TolerationPolicy, settings Settings) (Exported, error) {
 	ref := policy.Ref("TolerationPolicy", p.Name)
+	title := strings.Replace(ref, "/", " ", 1)
 	if errs := toleration.ValidatePolicy(p); len(errs) > 0 {
-		return Exported{}, fmt.Errorf("read %s: %w", strings.Replace(ref, "/", " ", 1), errs.ToAggregate())
+		return Exported{}, fmt.Errorf("read %s: %w", title, errs.ToAggregate())
 	}
 	x := &tolerations{
 		exporter: exporter{
-			settings: settings, ref: ref, title: strings.Replace(ref, "/", " ", 1),
+			settings: settings, ref: ref, title: title, exempt: settings.Exempt,
 			prefix: "tollgate-tolerations-" + objectName(p.Name) + "-", actions: policy.Actions(p.Spec.ValidationActions),
-			fields:   []textField{{"key", ""}, {"operator", "Equal"}, {"value", ""}, {"effect", ""}},
+			fields:   []named{{"key", ""}, {"operator", "Equal"}, {"value", ""}, {"effect", ""}},
 			optional: `?"tolerationSeconds": t.?tolerationSeconds`,
-			bindings: []textField{
+			bindings: []named{
 				{"object", "dyn(object)"},
 				{"oldObject", "dyn(oldObject)"},
 				{"pod", "variables.pod"},
@@ -70,7 +69,7 @@ func Tolerations(p *v1alpha1.TolerationPolicy, settings Settings) (Exported, err
 				{"toleration", "g.toleration"},
 			},
 		},
-		p: p,
+		spec: &p.Spec,
 	}
 	x.remedy, x.keys = toleration.Summary(p)
 	x.readGrants()
@@ -90,19 +89,19 @@ func Tolerations(p *v1alpha1.TolerationPolicy, settings Settings) (Exported, err
 
 func (x *tolerations) readGrants() {
 	var free, asked, whoever, rbac, newly []string
-	for i := range x.p.Spec.Grants {
-		g := &x.p.Spec.Grants[i]
-		name, fits := "grant"+strconv.Itoa(i), "true"
+	for i := range x.spec.Grants {
+		g := &x.spec.Grants[i]
+		name, fits := fmt.Sprintf("grant%d", i), "true"
 		if g.MaxTolerationSeconds != nil {
 			x.limited = true
-			fits = "g.lasts <= " + strconv.FormatInt(*g.MaxTolerationSeconds, 10)
+			fits = fmt.Sprintf("g.lasts <= %d", *g.MaxTolerationSeconds)
 		}
 		covers := func(namespace, labels string) string {
 			return and(inNamespaces(g.Namespaces, namespace), labelled(g.NamespaceSelector, labels))
 		}
 		place := and(covers("request.namespace", "namespaceObject.metadata.?labels"), labelled(g.ObjectSelector, "variables.subject.?metadata.?labels"))
-		x.grants = append(x.grants, variable{Name: name, Expression: and(place, subjects(g.Subjects))})
-		x.anew = append(x.anew, variable{Name: name + "again", Expression: place})
+		x.grants = append(x.grants, named{name, and(place, subjects(g.Subjects))})
+		x.anew = append(x.anew, named{name + "again", place})
 
 		terms, anew := []string{"variables." + name, fits}, []string{"variables." + name + "again", fits}
 		if g.RBAC {
@@ -111,22 +110,17 @@ func (x *tolerations) readGrants() {
 			rbac = append(rbac, "variables."+name)
 		}
 		if g.Expression != "" {
-			field := "spec.grants[" + strconv.Itoa(i) + "].expression"
-			expression, read := x.embed(field, cel.OfToleration, g.Expression, "false")
-			if read.Reads("authorizer") {
-				x.authorizer = true
-				x.notes = append(x.notes, AboutQuestions(field))
-			}
+			expression, read := x.ask(fmt.Sprintf("spec.grants[%d].expression", i), cel.OfToleration, g.Expression)
 			terms = append(terms, expression)
 			if !read.Uses.Requester {
 				anew = append(anew, expression)
 			}
 		}
+		allows := &free
 		if g.RBAC || g.Expression != "" {
-			asked = append(asked, and(terms...))
-		} else {
-			free = append(free, and(terms...))
+			allows = &asked
 		}
+		*allows = append(*allows, and(terms...))
 		whoever = append(whoever, and(anew...))
 		if g.NamespaceSelector != nil {
 			newly = append(newly, and(covers("request.name", "variables.labels"), not(covers("request.name", "variables.before"))))
@@ -138,14 +132,14 @@ func (x *tolerations) readGrants() {
 // readMessage reads the expression of the message. Messages of the API server cannot ask the
 // authorizer; then the plain message is used.
 func (x *tolerations) readMessage() {
-	if x.p.Spec.Message != "" {
-		x.message = quote(x.p.Spec.Message)
+	if x.spec.Message != "" {
+		x.message = quote(x.spec.Message)
 	}
-	if x.p.Spec.MessageExpression == "" {
+	if x.spec.MessageExpression == "" {
 		return
 	}
 	why := ""
-	read, err := cel.Embed(cel.OfToleration, x.p.Spec.MessageExpression, cel.String)
+	read, err := cel.Embed(cel.OfToleration, x.spec.MessageExpression, cel.String)
 	switch {
 	case err != nil:
 		why = err.Error()
@@ -158,24 +152,23 @@ func (x *tolerations) readMessage() {
 		x.message = x.bound(&read, bindText)
 	}
 	if why != "" {
-		x.notes = append(x.notes, Note{Field: "spec.messageExpression", Text: "the plain message is used: " + why})
+		x.notes = append(x.notes, Note{"spec.messageExpression", "the plain message is used: " + why, false})
 	}
 }
 
 // judged returns the variables from "guarded" to "refused", and the conditions. Unsettled is
 // true of a g that only a grant could let in. Authorizers are asked for grants by RBAC.
-func (x *tolerations) judged(target v1alpha1.TaintTarget, unsettled string, authorizers ...string) []variable {
-	taints, lasts := x.p.Spec.Taints, "0"
+func (x *tolerations) judged(target v1alpha1.TaintTarget, unsettled string, authorizers ...string) []named {
+	lasts := "0"
 	if x.limited {
-		const forEver = "9223372036854775807"
-		outlasts := anySelector(taints, target, func(s *v1alpha1.TaintSelector) string { return couldOutlast(s, "t") })
-		lasts = "!" + enclose(outlasts) + ` ? 0 : t.effect == "NoExecute" ? t.?tolerationSeconds.orValue(` + forEver + ") : " + forEver
+		lasts = fmt.Sprintf(`!(%s) ? 0 : t.effect == "NoExecute" ? t.?tolerationSeconds.orValue(9223372036854775807) : 9223372036854775807`,
+			anySelector(x.spec.Taints, target, couldOutlast))
 	}
-	guards := anySelector(taints, target, func(s *v1alpha1.TaintSelector) string { return could(s, "t") })
 	variables := slices.Concat(
-		[]variable{{Name: "guarded", Expression: "variables.tolerations.transformList(i, t, " + guards + `, {"toleration": dyn(t), "lasts": dyn(` + lasts + ")})"}},
+		[]named{{"guarded", fmt.Sprintf(`variables.tolerations.transformList(i, t, %s, {"toleration": dyn(t), "lasts": dyn(%s)})`,
+			anySelector(x.spec.Taints, target, could), lasts)}},
 		x.grants,
-		[]variable{{Name: "unsettled", Expression: "variables.guarded.filter(g, " + and(not(x.free), unsettled) + ")"}},
+		[]named{{"unsettled", "variables.guarded.filter(g, " + and(not(x.free), unsettled) + ")"}},
 	)
 	if x.rbac != "false" {
 		variables = append(variables, allowed(enclose(x.rbac)+" ? variables.unsettled.map(g, string(g.toleration.key)) : []", policy.VerbTolerate, authorizers...)...)
@@ -184,7 +177,7 @@ func (x *tolerations) judged(target v1alpha1.TaintTarget, unsettled string, auth
 	if x.asked != "false" {
 		refused += ".filter(g, " + not(x.asked) + ")"
 	}
-	return append(variables, variable{Name: "refused", Expression: refused}, variable{Name: "conditions", Expression: x.conditions})
+	return append(variables, named{"refused", refused}, named{"conditions", x.conditions})
 }
 
 // refusal returns the validation that refuses where a list of g is not empty. The message
@@ -192,36 +185,28 @@ func (x *tolerations) judged(target v1alpha1.TaintTarget, unsettled string, auth
 // depends on the authorizer, which messages cannot ask.
 func (x *tolerations) refusal(list, path, problem string) validation {
 	plain := x.ref + ": a toleration is not granted; " + x.remedy
-	if message := strings.TrimSpace(policy.Short(x.p.Spec.Message, policy.MaxFinding)); message != "" {
+	if message := strings.TrimSpace(policy.Short(x.spec.Message, policy.MaxFinding)); message != "" {
 		plain += ": " + message
 	}
-	all := "variables." + list
-	expression := ""
+	all, expression := "variables."+list, ""
 	if list != "refused" || !x.authorizer {
-		described := func(field string) string {
-			return ` + (g.toleration.` + field + ` == "" ? "" : ` + quote(" "+field+"=") + " + g.toleration." + field + ")"
-		}
-		text := quote(x.ref+": ") + " + " + path + ` + " (operator=" + g.toleration.operator` + described("key") + described("value") + described("effect") +
-			` + (has(g.toleration.tolerationSeconds) ? " for " + string(g.toleration.tolerationSeconds) + "s" : "")` +
-			` + ")" + (size(` + all + `) > 1 ? " and " + string(size(` + all + `) - 1) + " more" : "")` +
-			" + " + quote(": "+problem) + ` + request.userInfo.username + " in namespace " + request.namespace + ` + quote("; "+x.remedy)
+		text := fmt.Sprintf(`%q + %s + " (operator=" + g.toleration.operator`+
+			` + (g.toleration.key == "" ? "" : " key=" + g.toleration.key)`+
+			` + (g.toleration.value == "" ? "" : " value=" + g.toleration.value)`+
+			` + (g.toleration.effect == "" ? "" : " effect=" + g.toleration.effect)`+
+			` + (has(g.toleration.tolerationSeconds) ? " for " + string(g.toleration.tolerationSeconds) + "s" : "")`+
+			` + ")" + (size(%[3]s) > 1 ? " and " + string(size(%[3]s) - 1) + " more" : "")`+
+			` + %[4]q + request.userInfo.username + " in namespace " + request.namespace + %[5]q`,
+			x.ref+": ", path, all, ": "+problem, "; "+x.remedy)
 		if x.message != "" {
 			text += ` + ": " + ` + x.message
 		}
-		// A list that comes from a map has no order; in one of more than 20 any item will do.
-		first := "(size(" + all + ") > 20 ? " + all + " : " + all + ".filter(a, " + all + ".all(b, a.toleration.at <= b.toleration.at)))[0]"
-		// The API server evaluates the message of a request that is allowed too.
-		expression = "size(" + all + `) == 0 ? "" : ` + bindText("g", first, text)
+		// The API server evaluates the message of a request that is allowed too. A list that comes from a map
+		// has no order; in one of more than 20 any item will do.
+		expression = fmt.Sprintf(`size(%[1]s) == 0 ? "" : [(size(%[1]s) > 20 ? %[1]s : `+
+			`%[1]s.filter(a, %[1]s.all(b, a.toleration.at <= b.toleration.at)))[0]].map(g, %[2]s)[0]`, all, text)
 	}
 	return refuses("size("+all+") == 0 || !variables.conditions", plain, expression)
-}
-
-// rbacNotes are the notes on questions to RBAC.
-func (x *tolerations) rbacNotes() []Note {
-	if x.rbac == "false" {
-		return nil
-	}
-	return []Note{AboutKeys}
 }
 
 // workloadControllers are the users that make pods, and what pods are made from, from
@@ -263,82 +248,79 @@ const (
 		`(type(dyn(OBJECT).?data.?spec.orValue(null)) == map) && (type(dyn(OBJECT).?data.?spec.?template.orValue(null)) == map) && ` +
 		`(type(dyn(OBJECT).?data.?spec.?template.?spec.orValue(null)) == map) ? dyn(OBJECT).?data.?spec.?template.orValue({}) : dyn({})) : ` +
 		`dyn(OBJECT).spec.?template.orValue({})`
-	// same is true if two tolerations A and B are the same: negative seconds count as zero.
-	same = `A.key == B.key && A.operator == B.operator && A.value == B.value && A.effect == B.effect && ` +
-		`(A.?tolerationSeconds == B.?tolerationSeconds || A.?tolerationSeconds.orValue(1) <= 0 && B.?tolerationSeconds.orValue(1) <= 0)`
+	// same is true if two tolerations are the same: negative seconds count as zero.
+	same = `%[1]s.key == %[2]s.key && %[1]s.operator == %[2]s.operator && %[1]s.value == %[2]s.value && %[1]s.effect == %[2]s.effect && ` +
+		`(%[1]s.?tolerationSeconds == %[2]s.?tolerationSeconds || %[1]s.?tolerationSeconds.orValue(1) <= 0 && %[2]s.?tolerationSeconds.orValue(1) <= 0)`
 )
-
-func podIn(object string) string { return strings.ReplaceAll(podOf, "OBJECT", object) }
-
-func sameToleration(a, b string) string {
-	return strings.NewReplacer("A.", a+".", "B.", b+".").Replace(same)
-}
 
 // fresh is true of a g that is not as often among the tolerations of the old object. One in
 // its old place is not compared with all others: most updates append, or change nothing.
-var fresh = "size(variables.stood) == 0 || !(g.toleration.at < size(variables.stood) && " + sameToleration("variables.stood[g.toleration.at]", "g.toleration") +
-	") && variables.moved.filter(u, " + sameToleration("u", "g.toleration") + ").size() > variables.gone.filter(u, " + sameToleration("u", "g.toleration") + ").size()"
+var fresh = "size(variables.stood) == 0 || !(g.toleration.at < size(variables.stood) && " + fmt.Sprintf(same, "variables.stood[g.toleration.at]", "g.toleration") +
+	") && variables.moved.filter(u, " + fmt.Sprintf(same, "u", "g.toleration") + ").size() > variables.gone.filter(u, " + fmt.Sprintf(same, "u", "g.toleration") + ").size()"
 
 // elsewhere returns the tolerations of a list that are not in the same place in another one.
 func elsewhere(list, other string) string {
-	return "variables." + list + ".transformList(i, t, !(i < size(variables." + other + ") && " + sameToleration("variables."+other+"[i]", "t") + "), t)"
+	return fmt.Sprintf("variables.%[1]s.transformList(i, t, !(i < size(variables.%[2]s) && %[3]s), t)", list, other, fmt.Sprintf(same, "variables."+other+"[i]", "t"))
 }
 
 // addPods adds the policy about pods and their templates. When the last gate of a pod is
 // removed, all its tolerations are judged, whoever the requester is.
 func (x *tolerations) addPods() {
-	var notes []Note
-	if slices.ContainsFunc(x.p.Spec.Taints, func(s v1alpha1.TaintSelector) bool { // of nodes, which keep pods off
-		return selector.TargetOf(s.Target) == v1alpha1.TaintTargetNode &&
-			(len(s.Effects) == 0 || slices.ContainsFunc(s.Effects, func(e corev1.TaintEffect) bool { return e != corev1.TaintEffectPreferNoSchedule }))
+	var notes []string
+	if slices.ContainsFunc(x.spec.Taints, func(s v1alpha1.TaintSelector) bool { // of nodes, which keep pods off
+		return !ofDevice(&s) && !slices.Equal(s.Effects, []corev1.TaintEffect{corev1.TaintEffectPreferNoSchedule})
 	}) {
-		notes = append(notes, Note{Text: "a pod with spec.nodeName, and a binding of a pod, are not held against the taints of the node, which the API server does not show a policy"})
+		notes = append(notes, "a pod with spec.nodeName, and a binding of a pod, are not held against the taints of the node, which the API server does not show a policy")
 	}
-	notes = append(append(notes, x.rbacNotes()...),
-		Note{Text: "what the controllers of Kubernetes make from templates is let in, since the template was judged: what is added on the way, or to an owner that was never judged, is not"},
-		Note{Text: "what a RuntimeClass, ExtendedResourceToleration, PodTolerationRestriction or mode Window adds to a pod is judged as if its user had asked for it"},
-		Note{Text: "mirror pods are not recorded, and pods that stand already are not counted in status.violations"},
+	if x.rbac != "false" {
+		notes = append(notes, AboutKeys.Text)
+	}
+	notes = append(notes,
+		"what the controllers of Kubernetes make from templates is let in, since the template was judged: what is added on the way, or to an owner that was never judged, is not",
+		"what a RuntimeClass, ExtendedResourceToleration, PodTolerationRestriction or mode Window adds to a pod is judged as if its user had asked for it",
+		"mirror pods are not recorded, and pods that stand already are not counted in status.violations",
 	)
 	tolerationsOf := func(pod string) string {
 		return pod + ".?spec.?tolerations.orValue([]).transformList(i, t, " + x.object(`"at": dyn(i)`) + ")"
 	}
-	again := and(not(x.byKubernetes(ofDaemonSet)), not(x.whoever))
 	const path = `variables.place + "[" + string(g.toleration.at) + "]"`
-	x.add("pods", x.settings.Exempt, notes, []resourceRule{
-		rule("", "v1", admissionregistrationv1.NamespacedScope, written, "pods", "replicationcontrollers", "podtemplates"),
-		rule("apps", "v1", admissionregistrationv1.NamespacedScope, written, "deployments", "replicasets", "statefulsets", "daemonsets"),
-		rule("apps", "v1", admissionregistrationv1.NamespacedScope, created, "controllerrevisions"),
-		rule("batch", "v1", admissionregistrationv1.NamespacedScope, written, "jobs", "cronjobs"),
-	}, policySpec{
-		MatchConditions: []matchCondition{
-			{Name: "not-made-from-a-template", Expression: not(in("request.userInfo.username", slices.Concat(workloadControllers, x.settings.WorkloadControllers)))},
-			{Name: "not-a-mirror-pod", Expression: notMirror},
+	x.add(&export{
+		what:  "pods",
+		notes: notes,
+		rules: []resourceRule{
+			rule("", "v1", namespaced, written, "pods", "replicationcontrollers", "podtemplates"),
+			rule("apps", "v1", namespaced, written, "deployments", "replicasets", "statefulsets", "daemonsets"),
+			rule("apps", "v1", namespaced, created, "controllerrevisions"),
+			rule("batch", "v1", namespaced, written, "jobs", "cronjobs"),
 		},
-		Variables: slices.Concat(
-			[]variable{
-				{Name: "place", Expression: podPath},
-				{Name: "pod", Expression: podIn("object")},
-				{Name: "subject", Expression: "variables.pod"},
-				{Name: "claim", Expression: "null"},
-				{Name: "tolerations", Expression: tolerationsOf("variables.pod")},
-				{Name: "stood", Expression: `request.operation == "CREATE" ? [] : ` + bindText("before", podIn("oldObject"), tolerationsOf("before"))},
-				{Name: "moved", Expression: elsewhere("tolerations", "stood")},
-				{Name: "gone", Expression: elsewhere("stood", "tolerations")},
+		conditions: []named{
+			{"not-made-from-a-template", not(in("request.userInfo.username", slices.Concat(workloadControllers, x.settings.WorkloadControllers)))},
+			{"not-a-mirror-pod", notMirror},
+		},
+		variables: slices.Concat(
+			[]named{
+				{"place", podPath},
+				{"pod", strings.ReplaceAll(podOf, "OBJECT", "object")},
+				{"subject", "variables.pod"},
+				{"claim", "null"},
+				{"tolerations", tolerationsOf("variables.pod")},
+				{"stood", `request.operation == "CREATE" ? [] : ` + bindText("before", strings.ReplaceAll(podOf, "OBJECT", "oldObject"), tolerationsOf("before"))},
+				{"moved", elsewhere("tolerations", "stood")},
+				{"gone", elsewhere("stood", "tolerations")},
 			},
 			x.judged(v1alpha1.TaintTargetNode, and(not(x.byKubernetes(`request.resource.resource == "daemonsets"`)), fresh),
 				"authorizer", "authorizer.serviceAccount(request.namespace, "+podAccount+")"),
 			x.anew,
-			[]variable{{Name: "refusedAgain", Expression: enclose(letGo) + " ? variables.guarded.filter(g, " + again + ") : []"}},
+			[]named{{"refusedAgain", enclose(letGo) + " ? variables.guarded.filter(g, " + and(not(x.byKubernetes(ofDaemonSet)), not(x.whoever)) + ") : []"}},
 		),
-		Validations: []validation{
+		validations: []validation{
 			x.refusal("refused", path, "could tolerate what the policy guards, which is not granted to user "),
 			x.refusal("refusedAgain", path, "the pod is let go, and could tolerate what the policy guards, which is not granted; asked by user "),
 		},
 	})
 }
 
-// systemKeys are the keys of the tolerations that Kubernetes adds to pods: two of NoExecute,
-// then those of NoSchedule, the last one for pods in the network of their node.
+// systemKeys are the keys of the tolerations that Kubernetes adds to pods.
 var systemKeys = []string{
 	corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable, corev1.TaintNodeMemoryPressure, corev1.TaintNodeDiskPressure,
 	corev1.TaintNodePIDPressure, corev1.TaintNodeUnschedulable, corev1.TaintNodeNetworkUnavailable,
@@ -347,7 +329,7 @@ var systemKeys = []string{
 // byKubernetes is true of a g that Kubernetes itself adds, as the decision about tolerations
 // has it; "false" where the policy guards none. Daemon is whether the pod is of a DaemonSet.
 func (x *tolerations) byKubernetes(daemon string) string {
-	if !slices.ContainsFunc(x.p.Spec.Taints, func(s v1alpha1.TaintSelector) bool {
+	if !slices.ContainsFunc(x.spec.Taints, func(s v1alpha1.TaintSelector) bool {
 		compiled := selector.Compile(&s)
 		return slices.ContainsFunc(systemKeys, func(key string) bool {
 			t := selector.OfPod(&corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
@@ -356,19 +338,16 @@ func (x *tolerations) byKubernetes(daemon string) string {
 	}) {
 		return "false"
 	}
-	const t, unlimited = "g.toleration.", "!has(g.toleration.tolerationSeconds)"
-	bounded := func(key string, seconds int64) string {
-		return t + "key == " + quote(key) + " && " + t + "?tolerationSeconds == optional.of(" + strconv.FormatInt(seconds, 10) + ")"
-	}
-	last := len(systemKeys) - 1
-	noExecute := or(
-		bounded(corev1.TaintNodeNotReady, x.settings.NotReady), bounded(corev1.TaintNodeUnreachable, x.settings.Unreachable),
-		and(in(t+"key", systemKeys[:2]), unlimited, daemon),
-	)
-	noSchedule := and(unlimited, daemon, or(
-		in(t+"key", systemKeys[2:last]), and(t+"key == "+quote(systemKeys[last]), "variables.pod.?spec.?hostNetwork.orValue(false)"),
-	))
-	return and(t+`operator == "Exists"`, t+`value == ""`, or(and(t+`effect == "NoExecute"`, noExecute), and(t+`effect == "NoSchedule"`, noSchedule)))
+	return fmt.Sprintf(`(g.toleration.operator == "Exists") && (g.toleration.value == "") && (((g.toleration.effect == "NoExecute") && (`+
+		`(g.toleration.key == "node.kubernetes.io/not-ready" && g.toleration.?tolerationSeconds == optional.of(%d)) || `+
+		`(g.toleration.key == "node.kubernetes.io/unreachable" && g.toleration.?tolerationSeconds == optional.of(%d)) || `+
+		`((g.toleration.key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]) && `+
+		`(!has(g.toleration.tolerationSeconds)) && (%[3]s)))) || `+
+		`((g.toleration.effect == "NoSchedule") && ((!has(g.toleration.tolerationSeconds)) && (%[3]s) && `+
+		`((g.toleration.key in ["node.kubernetes.io/memory-pressure", "node.kubernetes.io/disk-pressure", `+
+		`"node.kubernetes.io/pid-pressure", "node.kubernetes.io/unschedulable"]) || `+
+		`((g.toleration.key == "node.kubernetes.io/network-unavailable") && (variables.pod.?spec.?hostNetwork.orValue(false)))))))`,
+		x.settings.NotReady, x.settings.Unreachable, daemon)
 }
 
 // addClaims adds the policy about ResourceClaims and their templates. The tolerations of a
@@ -377,28 +356,35 @@ func (x *tolerations) byKubernetes(daemon string) string {
 func (x *tolerations) addClaims() {
 	const (
 		claim = `request.resource.resource == "resourceclaims" ? `
-		parts = `([{"name": dyn("exactly"), "of": dyn(r.?exactly.orValue({}))}] + ` +
-			`r.?firstAvailable.orValue([]).transformList(k, sub, {"name": dyn("firstAvailable[" + string(k) + "]"), "of": dyn(sub)}))`
-		at = `variables.place + string(n) + "]." + part.name + ".tolerations[" + string(i) + "]"`
+		at    = `variables.place + string(n) + "]." + part.name + ".tolerations[" + string(i) + "]"`
 	)
-	t := x.object(`"at": dyn(`+at+`)`, `"class": dyn(part.of.?deviceClassName.orValue(""))`)
-	x.add("claims", x.settings.Exempt, append(x.rbacNotes(),
-		Note{Text: "claims that Kubernetes makes from a template are let in, since the template was judged"},
-		Note{Text: "what mode Window gives a claim is judged as if its user had asked for it"},
-	), []resourceRule{
-		rule("resource.k8s.io", "v1", admissionregistrationv1.NamespacedScope, created, "resourceclaims", "resourceclaimtemplates"),
-	}, policySpec{
-		MatchConditions: []matchCondition{{Name: "not-made-from-a-template", Expression: not(in("request.userInfo.username",
+	var notes []string
+	if x.rbac != "false" {
+		notes = append(notes, AboutKeys.Text)
+	}
+	x.add(&export{
+		what: "claims",
+		notes: append(notes,
+			"claims that Kubernetes makes from a template are let in, since the template was judged",
+			"what mode Window gives a claim is judged as if its user had asked for it",
+		),
+		rules: []resourceRule{
+			rule("resource.k8s.io", "v1", namespaced, created, "resourceclaims", "resourceclaimtemplates"),
+		},
+		conditions: []named{{"not-made-from-a-template", not(in("request.userInfo.username",
 			[]string{"system:serviceaccount:kube-system:resource-claim-controller", "system:kube-controller-manager"}))}},
-		Variables: append([]variable{
-			{Name: "place", Expression: claim + `"spec.devices.requests[" : "spec.spec.devices.requests["`},
-			{Name: "claim", Expression: claim + "dyn(object) : dyn(object).spec"},
-			{Name: "subject", Expression: "variables.claim"},
-			{Name: "pod", Expression: "null"},
-			{Name: "tolerations", Expression: "variables.claim.spec.?devices.?requests.orValue([]).transformMapEntry(n, r, " + parts +
-				".transformMapEntry(p, part, part.of.?tolerations.orValue([]).transformMapEntry(i, t, {" + at + ": " + t + "})))"},
+		variables: append([]named{
+			{"place", claim + `"spec.devices.requests[" : "spec.spec.devices.requests["`},
+			{"claim", claim + "dyn(object) : dyn(object).spec"},
+			{"subject", "variables.claim"},
+			{"pod", "null"},
+			{"tolerations", `variables.claim.spec.?devices.?requests.orValue([]).transformMapEntry(n, r, ` +
+				`([{"name": dyn("exactly"), "of": dyn(r.?exactly.orValue({}))}] + ` +
+				`r.?firstAvailable.orValue([]).transformList(k, sub, {"name": dyn("firstAvailable[" + string(k) + "]"), "of": dyn(sub)}))` +
+				`.transformMapEntry(p, part, part.of.?tolerations.orValue([]).transformMapEntry(i, t, {` + at + ": " +
+				x.object(`"at": dyn(`+at+`)`, `"class": dyn(part.of.?deviceClassName.orValue(""))`) + "})))"},
 		}, x.judged(v1alpha1.TaintTargetDevice, "true", "authorizer")...),
-		Validations: []validation{
+		validations: []validation{
 			x.refusal("refused", "g.toleration.at", "could tolerate what the policy guards, which is not granted to user "),
 		},
 	})
@@ -413,34 +399,35 @@ const mostNamespaceKeys = 20
 // taints, by each key or all of them. Each question is a variable, because the cost of an
 // expression bounds it to two.
 func (x *tolerations) addNamespaces() {
-	var notes []Note
 	keys := x.keys
 	if len(keys) > mostNamespaceKeys {
-		notes, keys = []Note{{Field: "spec.taints", Partial: true, Text: "names more than " + strconv.Itoa(mostNamespaceKeys) +
-			" keys: only who may tolerate every key may set labels that satisfy a namespaceSelector"}}, nil
+		keys = nil
+		x.notes = append(x.notes, Note{"spec.taints", fmt.Sprintf("names more than %d keys: only who may tolerate every key may set labels that satisfy a namespaceSelector", mostNamespaceKeys), true})
 	}
-	variables := []variable{
-		{Name: "labels", Expression: "dyn(object).metadata.?labels.orValue({})"},
-		{Name: "before", Expression: `request.operation == "CREATE" ? dyn({` + quote(corev1.LabelMetadataName) + `: request.name}) : dyn(oldObject).metadata.?labels.orValue({})`},
-		{Name: "newly", Expression: x.newly},
-		{Name: "mayEvery", Expression: may("authorizer", policy.VerbTolerate, quote(""))},
+	variables := []named{
+		{"labels", "dyn(object).metadata.?labels.orValue({})"},
+		{"before", `request.operation == "CREATE" ? dyn({"kubernetes.io/metadata.name": request.name}) : dyn(oldObject).metadata.?labels.orValue({})`},
+		{"newly", x.newly},
+		{"mayEvery", may("authorizer", policy.VerbTolerate, quote(""))},
 	}
 	each := make([]string, len(keys))
 	for i, key := range keys {
-		name := "may" + strconv.Itoa(i)
-		variables = append(variables, variable{Name: name, Expression: may("authorizer", policy.VerbTolerate, quote(key))})
+		name := fmt.Sprintf("may%d", i)
+		variables = append(variables, named{name, may("authorizer", policy.VerbTolerate, quote(key))})
 		each[i] = "variables." + name
 	}
 	all := "false"
 	if len(each) > 0 {
 		all = and(each...)
 	}
-	x.add("namespaces", x.settings.Exempt, notes, []resourceRule{
-		rule("", "v1", admissionregistrationv1.ClusterScope, written, "namespaces"),
-		rule("", "v1", admissionregistrationv1.ClusterScope, updated, "namespaces/status", "namespaces/finalize"),
-	}, policySpec{
-		Variables: append(variables, variable{Name: "mayAll", Expression: or("variables.mayEvery", all)}),
-		Validations: []validation{refuses("!variables.newly || variables.mayAll",
+	x.add(&export{
+		what: "namespaces",
+		rules: []resourceRule{
+			rule("", "v1", clusterWide, written, "namespaces"),
+			rule("", "v1", clusterWide, updated, "namespaces/status", "namespaces/finalize"),
+		},
+		variables: append(variables, named{"mayAll", or("variables.mayEvery", all)}),
+		validations: []validation{refuses("!variables.newly || variables.mayAll",
 			x.ref+": metadata.labels: with these labels the namespace would be granted taints of the policy, which you may not "+
 				"tolerate yourself; allowed to whom RBAC allows the verb tolerate on taints.tollgate.dev of their keys", "")},
 	})

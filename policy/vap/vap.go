@@ -85,7 +85,7 @@ var AboutKeys = Note{Text: "RBAC is asked about any number of keys: here an obje
 // each toleration or taint: the API server spends 1,000,000 on the evaluation of one
 // variable, and refuses what would cost more.
 func AboutQuestions(field string) Note {
-	return Note{Field: field, Text: "asks what is authorized: here an object is refused that has more than two questions asked about it"}
+	return Note{field, "asks what is authorized: here an object is refused that has more than two questions asked about it", false}
 }
 
 // Exported is the export of a policy.
@@ -102,13 +102,25 @@ func (e *Exported) Missing() []Note {
 
 // The parts of a ValidatingAdmissionPolicy.
 type (
-	policySpec     = admissionregistrationv1.ValidatingAdmissionPolicySpec
-	resourceRule   = admissionregistrationv1.NamedRuleWithOperations
-	operation      = admissionregistrationv1.OperationType
-	matchCondition = admissionregistrationv1.MatchCondition
-	variable       = admissionregistrationv1.Variable
-	validation     = admissionregistrationv1.Validation
+	resourceRule = admissionregistrationv1.NamedRuleWithOperations
+	operation    = admissionregistrationv1.OperationType
+	validation   = admissionregistrationv1.Validation
 )
+
+// named is an expression with a name: a variable, or a matchCondition.
+type named struct{ Name, Expression string }
+
+// export is what a ValidatingAdmissionPolicy and its binding are made of, beside what all of an exporter
+// have alike.
+type export struct {
+	// what ends the name of both.
+	what string
+	// notes are about no field.
+	notes                 []string
+	rules                 []resourceRule
+	conditions, variables []named
+	validations           []validation
+}
 
 // exporter exports a policy of either kind.
 type exporter struct {
@@ -117,12 +129,14 @@ type exporter struct {
 	// names of what is exported.
 	ref, title, prefix string
 	actions            []v1alpha1.ValidationAction
+	// exempt are the namespaces that are not looked at.
+	exempt []string
 	// fields are the text fields of the toleration or the taint that expressions see, with
 	// their defaults, and optional is the entry of the field that has none.
-	fields   []textField
+	fields   []named
 	optional string
 	// bindings are the variables that expressions of users read, with their values.
-	bindings []textField
+	bindings []named
 
 	// set are the fields of which expressions ask whether they are set, sorted.
 	set []string
@@ -137,44 +151,52 @@ type exporter struct {
 	err      error
 }
 
-type textField struct{ name, value string }
-
 // embed returns an expression of a user, with the variables that it reads bound to their
 // values, or without for one that the API server cannot evaluate.
 func (x *exporter) embed(field string, place cel.Place, text, without string) (string, cel.Embedded) {
 	read, err := cel.Embed(place, text, cel.Bool)
 	if err != nil {
-		x.notes = append(x.notes, Note{Field: field, Text: "cannot be evaluated by the API server: " + err.Error(), Partial: true})
+		x.notes = append(x.notes, Note{field, "cannot be evaluated by the API server: " + err.Error(), true})
 		return without, cel.Embedded{}
 	}
 	return x.bound(&read, bind), read
+}
+
+// ask is embed for an expression of a grant or a setter, which allows nothing where it cannot be evaluated
+// and may ask the authorizer.
+func (x *exporter) ask(field string, place cel.Place, text string) (string, cel.Embedded) {
+	expression, read := x.embed(field, place, text, "false")
+	if read.Reads("authorizer") {
+		x.authorizer = true
+		x.notes = append(x.notes, AboutQuestions(field))
+	}
+	return expression, read
 }
 
 // bound binds the variables that an expression reads to their values, and records the fields
 // of which it asks whether they are set.
 func (x *exporter) bound(read *cel.Embedded, bind func(name, value, expression string) string) string {
 	for _, f := range x.fields {
-		if read.Sets(cel.SetName(f.name)) && !slices.Contains(x.set, f.name) {
-			x.set = append(x.set, f.name)
+		if read.Sets(f.Name) && !slices.Contains(x.set, f.Name) {
+			x.set = append(x.set, f.Name)
 		}
 	}
 	slices.Sort(x.set)
 	text := "(\n" + read.Text + "\n)" // the expression may end with a comment
 	for _, v := range x.bindings {
-		if read.Reads(v.name) {
-			text = bind(v.name, v.value, text)
+		if read.Reads(v.Name) {
+			text = bind(v.Name, v.Expression, text)
 		}
 	}
 	return text
 }
 
 // readConditions sets the conditions, and reports whether they ask the authorizer.
-func (x *exporter) readConditions(conditions []matchCondition) (asks bool) {
-	terms := make([]string, len(conditions))
-	for i := range conditions {
-		var read cel.Embedded
-		terms[i], read = x.embed("spec.matchConditions["+strconv.Itoa(i)+"]", cel.OfRequest, conditions[i].Expression, "true")
-		asks = asks || read.Reads("authorizer")
+func (x *exporter) readConditions(conditions []admissionregistrationv1.MatchCondition) (asks bool) {
+	var terms []string
+	for i, condition := range conditions {
+		term, read := x.embed(fmt.Sprintf("spec.matchConditions[%d]", i), cel.OfRequest, condition.Expression, "true")
+		terms, asks = append(terms, term), asks || read.Reads("authorizer")
 	}
 	x.conditions = and(terms...)
 	return asks
@@ -184,53 +206,62 @@ func (x *exporter) readConditions(conditions []matchCondition) (asks bool) {
 // with more entries.
 func (x *exporter) object(entries ...string) string {
 	for _, f := range x.fields {
-		entries = append(entries, quote(f.name)+": dyn(t.?"+f.name+".orValue("+quote(f.value)+"))")
+		entries = append(entries, fmt.Sprintf("%[1]q: dyn(t.?%[1]s.orValue(%[2]q))", f.Name, f.Expression))
 	}
 	for _, name := range x.set {
-		entries = append(entries, quote(cel.SetName(name))+": dyn(has(t."+name+"))")
+		entries = append(entries, fmt.Sprintf("%q: dyn(has(t.%s))", cel.SetName(name), name))
 	}
 	return "{" + strings.Join(append(entries, x.optional), ", ") + "}"
 }
 
-// add adds a ValidatingAdmissionPolicy and its binding to the export. The name of both ends
-// with what. It looks at the resources that rules say, outside of exempt namespaces.
-func (x *exporter) add(what string, exempt []string, notes []Note, rules []resourceRule, spec policySpec) {
-	name := x.prefix + what
+// add adds a ValidatingAdmissionPolicy and its binding to the export. It looks at the resources that rules
+// say, outside of exempt namespaces.
+func (x *exporter) add(e *export) {
+	name := x.prefix + e.what
 	if reasons := apivalidation.NameIsDNSSubdomain(name, false); len(reasons) > 0 && x.err == nil {
 		x.err = fmt.Errorf("name what %s is exported as: %q %s; give it a shorter name", x.title, name, reasons[0])
 	}
 	meta := metav1.ObjectMeta{Name: name, Annotations: map[string]string{ExportedFrom: x.ref}}
 	annotated := *meta.DeepCopy()
-	if notes = slices.Concat(x.notes, notes); len(notes) > 0 {
-		lines := make([]string, len(notes))
-		for i, note := range notes {
-			lines[i] = note.String()
-			if !slices.Contains(x.exported.Notes, note) {
-				x.exported.Notes = append(x.exported.Notes, note)
-			}
+	notes, lines := slices.Clone(x.notes), []string(nil)
+	for _, text := range e.notes {
+		notes = append(notes, Note{Text: text})
+	}
+	for _, note := range notes {
+		lines = append(lines, note.String())
+		if !slices.Contains(x.exported.Notes, note) {
+			x.exported.Notes = append(x.exported.Notes, note)
 		}
+	}
+	if len(lines) > 0 {
 		annotated.Annotations[NotExported] = strings.Join(lines, "\n")
 	}
-	spec.FailurePolicy = new(admissionregistrationv1.Fail) // as an expression that fails refuses in Tollgate
-	spec.MatchConstraints = &admissionregistrationv1.MatchResources{MatchPolicy: new(admissionregistrationv1.Equivalent), ResourceRules: rules}
-	if len(exempt) > 0 {
+	spec := admissionregistrationv1.ValidatingAdmissionPolicySpec{
+		FailurePolicy:    new(admissionregistrationv1.Fail), // as an expression that fails refuses in Tollgate
+		MatchConstraints: &admissionregistrationv1.MatchResources{MatchPolicy: new(admissionregistrationv1.Equivalent), ResourceRules: e.rules},
+		Validations:      e.validations,
+	}
+	for _, c := range e.conditions {
+		spec.MatchConditions = append(spec.MatchConditions, admissionregistrationv1.MatchCondition(c))
+	}
+	for _, v := range e.variables {
+		spec.Variables = append(spec.Variables, admissionregistrationv1.Variable(v))
+	}
+	if len(x.exempt) > 0 {
 		spec.MatchConstraints.NamespaceSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: slices.Clone(exempt),
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: slices.Clone(x.exempt),
 		}}}
 	}
-	actions := []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
-	if len(x.actions) > 0 {
-		actions = nil
-	}
+	binding := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name}
 	for _, action := range x.actions {
-		actions = append(actions, admissionregistrationv1.ValidationAction(action))
+		binding.ValidationActions = append(binding.ValidationActions, admissionregistrationv1.ValidationAction(action))
+	}
+	if len(x.actions) == 0 {
+		binding.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 	}
 	x.exported.Objects = append(x.exported.Objects,
 		&admissionregistrationv1.ValidatingAdmissionPolicy{TypeMeta: typeMeta("ValidatingAdmissionPolicy"), ObjectMeta: annotated, Spec: spec},
-		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-			TypeMeta: typeMeta("ValidatingAdmissionPolicyBinding"), ObjectMeta: meta,
-			Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: name, ValidationActions: actions},
-		})
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{TypeMeta: typeMeta("ValidatingAdmissionPolicyBinding"), ObjectMeta: meta, Spec: binding})
 }
 
 func typeMeta(kind string) metav1.TypeMeta {
@@ -248,9 +279,16 @@ func refuses(unless, message, expression string) validation {
 
 // The operations of rules.
 var (
-	created = []operation{admissionregistrationv1.Create}
-	updated = []operation{admissionregistrationv1.Update}
-	written = slices.Concat(created, updated)
+	created     = []operation{admissionregistrationv1.Create}
+	updated     = []operation{admissionregistrationv1.Update}
+	written     = slices.Concat(created, updated)
+	everyChange = slices.Concat(written, []operation{admissionregistrationv1.Delete})
+)
+
+// The scopes of rules.
+const (
+	clusterWide = admissionregistrationv1.ClusterScope
+	namespaced  = admissionregistrationv1.NamespacedScope
 )
 
 // rule returns a rule for resources of one group.
@@ -269,26 +307,25 @@ const mostKeys = 8
 // may returns whether an authorizer of CEL allows a verb on the taints with a key, which is
 // an expression.
 func may(authorizer, verb, key string) string {
-	return authorizer + ".group(" + quote(v1alpha1.GroupVersion.Group) + `).resource("taints").name(` + key + ").check(" + quote(verb) + ").allowed()"
+	return fmt.Sprintf(`%s.group(%q).resource("taints").name(%s).check(%q).allowed()`, authorizer, v1alpha1.GroupVersion.Group, key, verb)
 }
 
 // allowed returns variables that end in one called "allowed": those of the wanted keys that
 // one of some authorizers allows. Each key has a variable, because the cost of an expression
 // bounds it to two questions.
-func allowed(wanted, verb string, authorizers ...string) []variable {
-	variables := []variable{
-		{Name: "wanted", Expression: wanted},
-		{Name: "keys", Expression: "variables.wanted.transformList(i, k, !variables.wanted.exists(j, o, j < i && o == k), k)"},
+func allowed(wanted, verb string, authorizers ...string) []named {
+	variables := []named{
+		{"wanted", wanted},
+		{"keys", "variables.wanted.transformList(i, k, !variables.wanted.exists(j, o, j < i && o == k), k)"},
 	}
 	all := make([]string, mostKeys)
-	for i := range mostKeys {
-		n := strconv.Itoa(i)
+	for i := range all {
 		answers := make([]string, len(authorizers))
 		for j, authorizer := range authorizers {
-			answers[j] = may(authorizer, verb, "variables.keys["+n+"]")
+			answers[j] = may(authorizer, verb, fmt.Sprintf("variables.keys[%d]", i))
 		}
-		variables = append(variables, variable{Name: "may" + n, Expression: "size(variables.keys) > " + n + " && " + enclose(or(answers...))})
-		all[i] = "(variables.may" + n + " ? [variables.keys[" + n + "]] : [])"
+		variables = append(variables, named{fmt.Sprintf("may%d", i), fmt.Sprintf("size(variables.keys) > %d && (%s)", i, or(answers...))})
+		all[i] = fmt.Sprintf("(variables.may%[1]d ? [variables.keys[%[1]d]] : [])", i)
 	}
-	return append(variables, variable{Name: "allowed", Expression: strings.Join(all, " + ")})
+	return append(variables, named{"allowed", strings.Join(all, " + ")})
 }

@@ -3,18 +3,16 @@ package check
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
 
@@ -46,18 +44,17 @@ type Options struct {
 
 // Checker judges objects. It is not safe for concurrent use.
 type Checker struct {
+	Options
+
 	world            *world
 	rbac             *rbac // nil with the authorizer of a cluster
 	server           *APIServer
-	config           *configv1alpha1.TollgateConfiguration
-	namespace        string
 	policies         *policyset.Set
 	mutate, validate *webhook.Endpoint
 	pace             *steps
 
-	// nodes are the nodes for topology spread constraints; empty unless spread is true.
-	nodes  *tracker.Tracker
-	spread bool
+	// nodes are the nodes for topology spread constraints; nil if these are not judged.
+	nodes *tracker.Tracker
 	// nodesRead is true once they are read, and nodesNote describes unknown nodes.
 	nodesRead bool
 	nodesNote string
@@ -75,16 +72,12 @@ func NewChecker(options Options) (*Checker, error) {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
 	c := &Checker{
-		config: options.Config, namespace: options.Namespace, pace: &steps{now: options.Clock.Now()},
-		policies: options.Policies.InForce(settings.Kinds(gates)), nodes: tracker.New(), spread: gates.Enabled(settings.NodeTaintEviction),
-	}
-	if c.world, err = newWorld(options.Cluster); err != nil {
-		return nil, err
+		Options: options, world: newWorld(options.Cluster), pace: &steps{start: options.Clock.Now()},
+		policies: options.Policies.InForce(settings.Kinds(gates)),
 	}
 	for _, given := range options.Objects {
-		object := given.DeepCopy()
-		c.place(object)
-		object.SetUID(identityOf(object)) // Owners are compared by UID.
+		object := c.placed(given)
+		object.SetUID(uidOf(object)) // Owners are compared by UID.
 		c.world.add(object)
 	}
 	by := options.Authorizer
@@ -92,41 +85,46 @@ func NewChecker(options Options) (*Checker, error) {
 		if c.rbac, err = newRBAC(c.world); err != nil {
 			return nil, err
 		}
-		by = c.rbac
+		by = authorizer.AuthorizerFunc(c.rbac.Authorize)
 	}
-	c.server = &APIServer{Reader: c.world, Clock: options.Clock, Admission: &c.config.Admission}
-	config := webhook.Config{Options: webhook.Options{Clock: c.pace, Metrics: webhook.NewMetrics(prometheus.NewRegistry())}}
-	config.Handlers = settings.HandlersOf(c.config, gates)
-	config.Handlers.Clock, config.Handlers.ServerClock, config.Handlers.Authorizer = c.pace, options.Clock, by
-	config.Handlers.Readers = handlers.Readers{
+	c.server = &APIServer{Reader: c.world, Clock: c.Clock, Admission: &c.Config.Admission}
+	judges := settings.HandlersOf(c.Config, gates)
+	judges.Clock, judges.ServerClock, judges.Authorizer = c.pace, c.Clock, by
+	judges.Readers = handlers.Readers{
 		Policies: c, Namespaces: c.world, Live: c.world, Cache: c.world,
 		DeviceClasses:  handlers.NewDeviceClasses(c.world, c.world, c.pace),
 		RuntimeClasses: handlers.NewRuntimeClasses(c.world, c.world, c.pace),
 	}
-	config.Handlers.Spread = handlers.NewSpread(handlers.SpreadConfig{
-		Nodes: c.nodes, Known: func() bool { return c.nodesRead },
-		ComparisonOperators: c.config.Eviction.ComparisonOperators, Clock: c.pace,
-	})
+	if gates.Enabled(settings.NodeTaintEviction) {
+		c.nodes = tracker.New()
+		judges.Spread = handlers.NewSpread(handlers.SpreadConfig{
+			Nodes: c.nodes, Known: func() bool { return c.nodesRead },
+			ComparisonOperators: c.Config.Eviction.ComparisonOperators, Clock: c.pace,
+		})
+	}
+	config := webhook.Config{Handlers: judges} // Its options are for requests by HTTP.
 	c.mutate, c.validate = webhook.Mutate(config), webhook.Validate(config)
 	return c, nil
 }
 
-// place sets the namespace of a namespaced object without one, and clears that of others.
-func (c *Checker) place(object *unstructured.Unstructured) {
-	k, judged := kindOf(object)
-	group, name := object.GroupVersionKind().Group, object.GetKind()
-	switch namespaced := k.namespaced || group == rbacv1.GroupName && (name == "Role" || name == "RoleBinding"); {
-	case judged && !namespaced:
+// placed returns a copy of an object with the default namespace, if it is namespaced and has none, or
+// without a namespace, if it is not.
+func (c *Checker) placed(given cli.Object) *unstructured.Unstructured {
+	object := given.DeepCopy()
+	k, gk := kindOf(object), object.GroupVersionKind().GroupKind()
+	switch namespaced := k != nil && k.namespaced || gk == rbacKind("Role") || gk == rbacKind("RoleBinding"); {
+	case k != nil && !namespaced:
 		object.SetNamespace("")
 	case namespaced && object.GetNamespace() == "":
-		object.SetNamespace(c.namespace)
+		object.SetNamespace(c.Namespace)
 	}
+	return object
 }
 
 // readNodes reads the nodes before the first object whose spread constraints may count nodes that
 // its pods cannot use. Most objects have none, and need no permission to list nodes.
 func (c *Checker) readNodes(ctx context.Context, object runtime.Object) error {
-	if !c.spread || c.nodesRead || !mayCountUnusableNodes(object) {
+	if c.nodes == nil || c.nodesRead || !mayCountUnusableNodes(object) {
 		return nil
 	}
 	var list corev1.NodeList
@@ -136,12 +134,12 @@ func (c *Checker) readNodes(ctx context.Context, object runtime.Object) error {
 		c.nodesNote = "nodes may not be listed" + unknown
 	case err != nil:
 		return fmt.Errorf("list nodes: %w", err)
-	case len(list.Items) == 0 && c.world.cluster == nil:
+	case len(list.Items) == 0 && c.Cluster == nil:
 		c.nodesNote = "there are no nodes among the manifests" + unknown
 	}
 	for _, node := range list.Items {
 		// The time of the taints makes no difference to spread.
-		c.nodes.SetNode(tracker.NodeOf(&node), c.server.Clock.Now())
+		c.nodes.SetNode(tracker.NodeOf(&node), c.Clock.Now())
 	}
 	c.nodesRead = true
 	return nil
@@ -171,37 +169,29 @@ func (c *Checker) Notes() []string {
 	if c.rbac != nil && c.rbac.refused {
 		notes = append(notes, "RBAC was asked, and knows only the Roles and ClusterRoles in the files: what a cluster allows beyond these needs --cluster")
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.world.unknown)) {
+	for _, name := range sets.List(c.world.unknown) {
 		notes = append(notes, "namespace "+name+" is not among the manifests: taken to have no labels but its name")
 	}
 	if c.nodesNote != "" {
 		notes = append(notes, c.nodesNote)
 	}
-	for _, kinds := range slices.Sorted(maps.Keys(c.world.unread)) {
+	for _, kinds := range sets.List(c.world.unread) {
 		notes = append(notes, kinds+" may not be read: pods are judged without what these give them")
 	}
 	return notes
 }
 
-// steps is a clock that advances before each object. The reviews limit their reads by it, which
-// protects an API server, and none is loaded here.
+// steps is a clock that advances by a minute before each object. The reviews limit their reads by it,
+// which protects an API server, and none is loaded here.
 type steps struct {
-	mu  sync.Mutex // guards now
-	now time.Time
+	start time.Time
+	count atomic.Int64
 }
 
 // Now implements clock.PassiveClock.
 func (s *steps) Now() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.now
+	return s.start.Add(time.Duration(s.count.Load()) * time.Minute)
 }
 
 // Since implements clock.PassiveClock.
 func (s *steps) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
-
-func (s *steps) step() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.now = s.now.Add(time.Minute)
-}

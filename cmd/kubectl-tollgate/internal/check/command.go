@@ -47,9 +47,6 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
-// outputs are the formats of a report.
-var outputs = []string{"text", "wide", "json", "yaml", "junit", "sarif"}
-
 // command is one run of the command.
 type command struct {
 	policies, manifests, tests []string
@@ -71,7 +68,7 @@ type command struct {
 
 // NewCommand returns the command.
 func NewCommand() *cobra.Command {
-	c := &command{clock: clock.RealClock{}}
+	c := &command{clock: clock.RealClock{}, config: configv1alpha1.Default()}
 	cmd := &cobra.Command{
 		Use:   "check -p POLICIES -f MANIFESTS",
 		Short: "Judge manifests by policies before they reach a cluster",
@@ -145,14 +142,11 @@ Exit codes:
 	set.StringVar(&c.configFile, "config", "", "`file` with the configuration of Tollgate")
 	set.BoolVar(&c.pods, "pods", true, "judge the pods of workloads too, as their controllers make them")
 	set.BoolVar(&c.cluster, "cluster", false, "look up objects in the cluster that are not in the files")
-	c.output.AddFlag(cmd, "`format`", outputs...)
+	c.output.AddFlag(cmd, "`format`", "text", "wide", "json", "yaml", "junit", "sarif")
 	set.BoolVarP(&c.quiet, "quiet", "q", false, "write nothing, and only set the exit code")
 	set.BoolVar(&c.strict, "warnings-as-errors", false, "treat warnings as refusals")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c.stdin, c.out, c.notes = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-		if err := c.validate(); err != nil {
-			return err
-		}
 		if err := c.complete(); err != nil {
 			return err
 		}
@@ -161,14 +155,9 @@ Exit codes:
 	return cmd
 }
 
-// validate returns an error for an invalid command line.
-func (c *command) validate() error {
-	stdin := 0
-	for _, path := range slices.Concat(c.policies, c.manifests) {
-		if path == "-" {
-			stdin++
-		}
-	}
+// complete returns an error for an invalid command line, and reads the configuration of Tollgate.
+func (c *command) complete() error {
+	stdin := slices.DeleteFunc(slices.Concat(c.policies, c.manifests), func(path string) bool { return path != "-" })
 	switch err := c.output.Validate(); {
 	case err != nil:
 		return err
@@ -178,16 +167,9 @@ func (c *command) validate() error {
 		return errors.New("--as and --as-group say nothing to tests: each case names who creates its objects")
 	case len(c.by.Groups) > 0 && c.by.User == "":
 		return errors.New("--as-group needs --as: groups are those of a user")
-	case stdin > 1:
+	case len(stdin) > 1:
 		return errors.New("standard input can be read once: give - once")
-	}
-	return nil
-}
-
-// complete reads the configuration of Tollgate.
-func (c *command) complete() error {
-	if c.configFile == "" {
-		c.config = configv1alpha1.Default()
+	case c.configFile == "":
 		return nil
 	}
 	text, err := os.ReadFile(c.configFile)
@@ -202,8 +184,8 @@ func (c *command) complete() error {
 
 // run judges, and writes the report. The error follows from the verdicts.
 func (c *command) run(ctx context.Context) error {
-	report, err := c.report(ctx)
-	if err != nil {
+	report := &Report{Results: []Result{}}
+	if err := c.fill(ctx, report); err != nil {
 		return err
 	}
 	report.summarize()
@@ -231,46 +213,55 @@ func (c *command) run(ctx context.Context) error {
 	return nil
 }
 
-// report reads the files, runs the tests, and judges the manifests or the cluster.
-func (c *command) report(ctx context.Context) (*Report, error) {
+// fill reads the files, runs the tests, and judges the manifests or the cluster.
+func (c *command) fill(ctx context.Context, report *Report) error {
 	given, err := cli.ReadManifests(c.policies, c.stdin)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	objects, err := cli.ReadManifests(c.manifests, c.stdin)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	// Without this error, a wrong path would allow everything.
 	if len(given) > 0 && !slices.ContainsFunc(given, func(o cli.Object) bool { _, is := policyKindOf(o.Unstructured); return is }) {
-		return nil, fmt.Errorf("--policies: there is no policy of Tollgate in them; the first object is a %s (%s)", given[0].GetKind(), given[0].Position)
+		return fmt.Errorf("--policies: there is no policy of Tollgate in them; the first object is a %s (%s)", given[0].GetKind(), given[0].Position)
 	}
-	policies, err := (Policies{}).With(slices.Concat(given, objects))
+	all := slices.Concat(given, objects)
+	policies, err := (Policies{}).With(all)
 	if err != nil {
-		return nil, fmt.Errorf("policies that are not valid:\n%w", err)
+		return fmt.Errorf("policies that are not valid:\n%w", err)
 	}
-	report := &Report{Results: []Result{}}
 	options := Options{Policies: policies, Objects: given, Config: c.config, Clock: c.clock, Namespace: "default"}
 	if name, named, err := c.namespace(); named && err == nil {
 		options.Namespace = name
 	}
-	if len(c.tests) > 0 {
-		if report.Cases, err = runTests(ctx, c.tests, options); err != nil {
-			return nil, err
+	tests, err := readTests(c.tests)
+	if err != nil {
+		return err
+	}
+	for _, test := range tests {
+		outcomes, err := test.Run(ctx, options)
+		if err != nil {
+			return err
 		}
+		report.Cases = append(report.Cases, outcomes...)
 	}
 	switch {
 	case len(c.manifests) > 0:
-		options.Objects = slices.Concat(given, objects)
-		err = c.judge(ctx, options, objects, report)
+		options.Objects = all
+		return c.judge(ctx, options, objects, report)
 	case c.cluster:
-		err = c.scan(ctx, options.Policies, report)
+		return c.scan(ctx, options.Policies, report)
 	}
-	return report, err
+	return nil
 }
 
 // judge judges manifests.
 func (c *command) judge(ctx context.Context, options Options, objects []cli.Object, report *Report) error {
+	if c.by.User == "" {
+		report.note("objects are created by nobody in particular, in no group but system:authenticated: say by whom with --as and --as-group")
+	}
 	if c.cluster {
 		if err := c.lookup(ctx, &options, report); err != nil {
 			return err
@@ -282,12 +273,12 @@ func (c *command) judge(ctx context.Context, options Options, objects []cli.Obje
 	}
 	report.By, report.Policies = c.by.String(), options.Policies.Len()
 	for _, object := range objects {
+		if pool, ok := checker.JudgeNodePool(object); ok {
+			report.Results = append(report.Results, pool)
+			continue
+		}
 		if !checker.Judged(object.Unstructured) {
-			if pool, ok := checker.JudgeNodePool(object); ok {
-				report.Results = append(report.Results, pool)
-			} else {
-				report.Skipped++
-			}
+			report.Skipped++
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -302,9 +293,6 @@ func (c *command) judge(ctx context.Context, options Options, objects []cli.Obje
 			report.Results = append(report.Results, pod)
 		}
 	}
-	report.Notes = append(report.Notes, checker.Notes()...)
-	if c.by.User == "" {
-		report.Notes = slices.Insert(report.Notes, 0, "objects are created by nobody in particular, in no group but system:authenticated: say by whom with --as and --as-group")
-	}
+	report.note(checker.Notes()...)
 	return nil
 }

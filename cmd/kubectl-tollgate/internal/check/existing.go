@@ -8,101 +8,186 @@ import (
 	"fmt"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/selector"
 	"github.com/tollgate-dev/tollgate/policy/toleration"
 )
 
-// maxVerdicts bounds the cached verdicts: objects made from one template follow one another, and
+// maxVerdicts bounds the cached findings: objects made from one template follow one another, and
 // few clusters have more templates.
 const maxVerdicts = 10_000
+
+// scan judges the existing objects of the cluster by the given policies, else by its own: the
+// tolerations of pods, templates and claims, and unless a namespace is named, NodePools.
+func (c *command) scan(ctx context.Context, given Policies, report *Report) error {
+	clients, err := c.clients(c.notes)
+	if err != nil {
+		return err
+	}
+	defer clients.Progress.End()
+	namespace, named, err := c.namespace()
+	if err != nil {
+		return err
+	}
+	if !named {
+		namespace = metav1.NamespaceAll
+	}
+	if len(c.policies) == 0 {
+		served, err := given.read(ctx, clients, "tolerationpolicies")
+		if err == nil && !served {
+			err = errors.New("the API server serves no TolerationPolicies to judge by: name policies with -p, or install Tollgate's CustomResourceDefinitions")
+		}
+		if err == nil { // A guard of a PlacementPolicy is a TolerationPolicy, too.
+			_, err = given.read(ctx, clients, "placementpolicies")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	policies := given.tolerations()
+	report.Policies = len(policies)
+	if len(policies) == 0 {
+		report.note("there is no TolerationPolicy to judge by: everything is allowed")
+	} else {
+		e := &existing{
+			Clients: clients, command: c, report: report, set: toleration.Compile(policies), namespace: namespace,
+			policies: map[string]*v1alpha1.TolerationPolicySpec{}, namespaces: map[string]*corev1.Namespace{}, findings: map[string][]policy.Finding{},
+		}
+		for _, p := range policies {
+			e.policies[p.Name] = &p.Spec
+		}
+		if err := e.scan(ctx); err != nil {
+			return fmt.Errorf("judge what stands in the cluster: %w", err)
+		}
+	}
+	if named {
+		return nil
+	}
+	return c.scanNodePools(ctx, clients, given, report)
+}
+
+// scanNodePools judges the NodePools of a cluster, if it serves any, by the given TaintPolicies,
+// else by its own.
+func (c *command) scanNodePools(ctx context.Context, clients *cli.Clients, given Policies, report *Report) error {
+	served, err := state.Serves(ctx, clients, nodePools.GroupResource(), nodePools.Version)
+	if err != nil || !served {
+		return err
+	}
+	if len(c.policies) == 0 {
+		_, err = given.read(ctx, clients, "taintpolicies")
+	}
+	var checker *Checker
+	if err == nil {
+		checker, err = NewChecker(Options{Policies: given, Config: c.config, Clock: c.clock})
+	}
+	if err == nil && checker.policies.Taints.Registers() {
+		report.Policies += checker.policies.Taints.Len()
+		err = clients.EachCustom(ctx, nodePools, func(object *unstructured.Unstructured) error {
+			pool, _ := checker.JudgeNodePool(cli.Object{Unstructured: object})
+			c.take(report, pool)
+			return nil
+		})
+	}
+	if apierrors.IsForbidden(err) {
+		report.note("TaintPolicies or NodePools may not be listed: whether NodePools name the taints of their nodes is not known")
+		return nil
+	}
+	return err
+}
+
+// take adds the result for an existing object to a report. Those that are allowed are only
+// counted, unless all are wanted: there may be thousands.
+func (c *command) take(report *Report, result Result) {
+	if result.Verdict == Allowed && c.output.Format != "wide" {
+		report.Unlisted++
+		return
+	}
+	report.Results = append(report.Results, result)
+}
 
 // existing judges the existing objects of a cluster by TolerationPolicies. It is not safe for
 // concurrent use.
 type existing struct {
 	*cli.Clients
 
+	command   *command
+	report    *Report
 	set       *toleration.Set
 	policies  map[string]*v1alpha1.TolerationPolicySpec
-	defaults  toleration.DefaultSeconds
 	namespace string // empty for all
-	tollgate  string // the namespace of Tollgate
-	take      func(Result)
 
 	namespaces map[string]*corev1.Namespace
 	// added are the tolerations of RuntimeClasses.
 	added []corev1.Toleration
-	// verdicts are the violations by equal input.
-	verdicts map[string][]toleration.Ruling
+	// findings are those on objects with equal input.
+	findings map[string][]policy.Finding
 }
 
-// scan reads the objects in chunks, and judges them. The notes describe unreadable objects that
-// would only excuse tolerations.
-func (e *existing) scan(ctx context.Context) (notes []string, err error) {
+// scan reads the objects in chunks, and judges them. Notes describe unreadable objects that would
+// only excuse tolerations.
+func (e *existing) scan(ctx context.Context) error {
 	if err := e.readNamespaces(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	classes := nodev1.SchemeGroupVersion.WithResource("runtimeclasses").GroupResource()
-	err = cli.Each(ctx, e.Clients, classes, "", e.Kubernetes.NodeV1().RuntimeClasses().List, func(c *nodev1.RuntimeClass) error {
+	classes := schema.GroupResource{Group: nodev1.GroupName, Resource: "runtimeclasses"}
+	err := cli.Each(ctx, e.Clients, classes, "", e.Kubernetes.NodeV1().RuntimeClasses().List, func(c *nodev1.RuntimeClass) error {
 		if c.Scheduling != nil {
 			e.added = append(e.added, c.Scheduling.Tolerations...)
 		}
 		return nil
 	})
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-		notes, err = append(notes, "RuntimeClasses could not be read: tolerations that they gave to pods are taken for chosen ones"), nil
+		e.report.note("RuntimeClasses could not be read: tolerations that they gave to pods are taken for chosen ones")
+	} else if err != nil {
+		return err
+	}
+	in, apps, batch, core := e.namespace, e.Kubernetes.AppsV1(), e.Kubernetes.BatchV1(), e.Kubernetes.CoreV1()
+	err = errors.Join(
+		judgeAll(ctx, e, "Deployment", apps.Deployments(in).List),
+		judgeAll(ctx, e, "ReplicaSet", apps.ReplicaSets(in).List),
+		judgeAll(ctx, e, "StatefulSet", apps.StatefulSets(in).List),
+		judgeAll(ctx, e, "DaemonSet", apps.DaemonSets(in).List),
+		judgeAll(ctx, e, "Job", batch.Jobs(in).List),
+		judgeAll(ctx, e, "CronJob", batch.CronJobs(in).List),
+		judgeAll(ctx, e, "ReplicationController", core.ReplicationControllers(in).List),
+		judgeAll(ctx, e, "PodTemplate", core.PodTemplates(in).List),
+	)
+	if err == nil {
+		err = judgeAll(ctx, e, "Pod", core.Pods(in).List)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	apps, batch, core := e.Kubernetes.AppsV1(), e.Kubernetes.BatchV1(), e.Kubernetes.CoreV1()
-	if err := errors.Join(
-		judgeAll(ctx, e, appsv1.SchemeGroupVersion, "Deployment", apps.Deployments(e.namespace).List),
-		judgeAll(ctx, e, appsv1.SchemeGroupVersion, "ReplicaSet", apps.ReplicaSets(e.namespace).List),
-		judgeAll(ctx, e, appsv1.SchemeGroupVersion, "StatefulSet", apps.StatefulSets(e.namespace).List),
-		judgeAll(ctx, e, appsv1.SchemeGroupVersion, "DaemonSet", apps.DaemonSets(e.namespace).List),
-		judgeAll(ctx, e, batchv1.SchemeGroupVersion, "Job", batch.Jobs(e.namespace).List),
-		judgeAll(ctx, e, batchv1.SchemeGroupVersion, "CronJob", batch.CronJobs(e.namespace).List),
-		judgeAll(ctx, e, corev1.SchemeGroupVersion, "ReplicationController", core.ReplicationControllers(e.namespace).List),
-		judgeAll(ctx, e, corev1.SchemeGroupVersion, "PodTemplate", core.PodTemplates(e.namespace).List),
-	); err != nil {
-		return nil, err
-	}
-	if err := judgeAll(ctx, e, corev1.SchemeGroupVersion, "Pod", core.Pods(e.namespace).List); err != nil {
-		return nil, err
-	}
-	claims := resourcev1.SchemeGroupVersion.WithResource("resourceclaims").GroupResource()
-	if _, err := e.Version(ctx, claims, resourcev1.SchemeGroupVersion.Version); err != nil {
-		if errors.Is(err, cli.ErrNotServed) {
-			return notes, nil
-		}
-		return nil, err
+	served, err := state.Serves(ctx, e.Clients, state.ClaimResource, "v1")
+	if err != nil || !served {
+		return err
 	}
 	api := e.Kubernetes.ResourceV1()
-	err = judgeAll(ctx, e, resourcev1.SchemeGroupVersion, "ResourceClaimTemplate", api.ResourceClaimTemplates(e.namespace).List)
+	err = judgeAll(ctx, e, "ResourceClaimTemplate", api.ResourceClaimTemplates(in).List)
 	if err == nil {
-		err = judgeAll(ctx, e, resourcev1.SchemeGroupVersion, "ResourceClaim", api.ResourceClaims(e.namespace).List)
+		err = judgeAll(ctx, e, "ResourceClaim", api.ResourceClaims(in).List)
 	}
-	return notes, err
+	return err
 }
 
 // readNamespaces reads the namespace, or all.
 func (e *existing) readNamespaces(ctx context.Context) error {
-	client, resource := e.Kubernetes.CoreV1().Namespaces(), schema.GroupResource{Resource: "namespaces"}
+	client, resource := e.Kubernetes.CoreV1().Namespaces(), state.NamespaceResource
 	if e.namespace != "" {
 		namespace, err := client.Get(ctx, e.namespace, metav1.GetOptions{})
 		e.namespaces[e.namespace] = namespace
@@ -116,98 +201,118 @@ func (e *existing) readNamespaces(ctx context.Context) error {
 
 // judgeAll judges the objects of a kind. Objects that a controller made from a template have the
 // tolerations of the template; of these, only pods are judged.
-func judgeAll[L runtime.Object](
-	ctx context.Context, e *existing, group schema.GroupVersion, kind string, list func(context.Context, metav1.ListOptions) (L, error),
-) error {
-	resource := schema.GroupResource{Group: group.Group, Resource: kinds[group.WithKind(kind).GroupKind()].resource}
-	return cli.Each(ctx, e.Clients, resource, "", list, func(object client.Object) error {
-		if policy.Unjudged(object.GetNamespace(), e.tollgate) ||
+func judgeAll[L runtime.Object](ctx context.Context, e *existing, kind string, list func(context.Context, metav1.ListOptions) (L, error)) error {
+	resource := kinds[kind].resource
+	return cli.Each(ctx, e.Clients, resource.GroupResource(), "", list, func(object client.Object) error {
+		if policy.Unjudged(object.GetNamespace(), e.command.config.Namespace) ||
 			kind != "Pod" && kind != "ResourceClaimTemplate" && metav1.GetControllerOf(object) != nil {
 			return nil
 		}
-		result := Result{APIVersion: group.String(), Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), Verdict: Allowed}
-		if err := e.judge(ctx, object, &result); err != nil {
-			return err
+		result := Result{
+			APIVersion: resource.GroupVersion().String(), Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName(), Verdict: Allowed,
 		}
-		e.take(result)
+		if err := e.judge(ctx, object, &result); err != nil {
+			return fmt.Errorf("judge %s: %w", &result, err)
+		}
+		e.command.take(e.report, result)
 		return nil
 	})
 }
 
-// input is what the policies are asked about an object.
-type input struct {
-	toleration.Input
-
-	namespace *corev1.Namespace
-	// window is the annotation with the tolerations of mode Window.
-	window string
-	// path is the path of the spec with the tolerations or requests.
-	path *field.Path
-}
-
-func (in *input) pod(labels map[string]string, spec *corev1.PodSpec) {
-	in.Labels, in.ServiceAccount = labels, cmp.Or(spec.ServiceAccountName, "default")
-	in.HostNetwork = spec.HostNetwork
-	in.ask(toleration.Asked{Path: in.path.Child("tolerations"), New: spec.Tolerations})
-}
-
-func (in *input) ask(asked toleration.Asked) {
-	if len(asked.New) > 0 {
-		in.Asked = append(in.Asked, asked)
-	}
-}
-
-// inputOf returns the input for an object of a kind. It is empty for pods that are finished,
-// terminating or mirror pods.
-func inputOf(object client.Object, kind string) input {
-	in := input{path: field.NewPath("spec")}
+// inputOf returns the input for an object of a kind, and the annotation with the tolerations of mode
+// Window. It asks nothing about pods that are finished, terminating or mirror pods.
+func inputOf(object client.Object, kind string) (in toleration.Input, window string) {
+	path := field.NewPath("spec")
+	var spec *corev1.PodSpec
 	switch o := object.(type) {
 	case *corev1.Pod:
-		_, mirror := o.Annotations[corev1.MirrorPodAnnotationKey]
-		if mirror || o.DeletionTimestamp != nil || o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed {
-			return in
+		if metav1.HasAnnotation(o.ObjectMeta, corev1.MirrorPodAnnotationKey) || o.DeletionTimestamp != nil ||
+			slices.Contains([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}, o.Status.Phase) {
+			return in, ""
 		}
-		in.pod(o.Labels, &o.Spec)
 		owner := metav1.GetControllerOf(o)
-		in.FromDaemonSetController, in.window = owner != nil && owner.Kind == "DaemonSet", o.Annotations[v1alpha1.AnnotationWindow]
+		in.FromDaemonSetController = owner != nil && owner.Kind == "DaemonSet"
+		in.Labels, window, spec = o.Labels, o.Annotations[v1alpha1.AnnotationWindow], &o.Spec
 	case *resourcev1.ResourceClaim:
-		in.Labels, in.window = o.Labels, o.Annotations[v1alpha1.AnnotationWindow]
+		in.Labels, window = o.Labels, o.Annotations[v1alpha1.AnnotationWindow]
 	case *resourcev1.ResourceClaimTemplate:
-		in.Labels, in.window = o.Spec.Labels, o.Spec.Annotations[v1alpha1.AnnotationWindow]
+		in.Labels, window = o.Spec.Labels, o.Spec.Annotations[v1alpha1.AnnotationWindow]
 	default:
 		template := TemplateOf(object)
 		if template == nil {
-			return in
+			return in, ""
 		}
-		in.FromDaemonSetController = kind == "DaemonSet"
+		in.FromDaemonSetController, in.Labels, spec = kind == "DaemonSet", template.Labels, &template.Spec
 		switch kind {
 		case "PodTemplate":
-			in.path = field.NewPath("template", "spec")
+			path = field.NewPath("template", "spec")
 		case "CronJob":
-			in.path = in.path.Child("jobTemplate", "spec", "template", "spec")
+			path = path.Child("jobTemplate", "spec", "template", "spec")
 		default:
-			in.path = in.path.Child("template", "spec")
+			path = path.Child("template", "spec")
 		}
-		in.pod(template.Labels, &template.Spec)
+	}
+	if spec != nil && len(spec.Tolerations) > 0 {
+		in.ServiceAccount, in.HostNetwork = cmp.Or(spec.ServiceAccountName, "default"), spec.HostNetwork
+		in.Asked = []toleration.Asked{{Path: path.Child("tolerations"), New: spec.Tolerations}}
 	}
 	for _, r := range requestsOf(object) {
-		in.OfDevices = true
-		in.ask(toleration.Asked{Path: r.path.Child("tolerations"), Class: r.class, New: selector.FromDevices(r.tolerations)})
+		if len(r.tolerations) > 0 {
+			in.OfDevices = true
+			in.Asked = append(in.Asked, toleration.Asked{Path: r.path.Child("tolerations"), Class: r.class, New: selector.FromDevices(r.tolerations)})
+		}
 	}
-	return in
+	return in, window
 }
 
-// judge adds the findings on an object to its result.
+// judge sets the findings on an object in its result.
 func (e *existing) judge(ctx context.Context, object client.Object, result *Result) error {
-	in := inputOf(object, result.Kind)
-	in.namespace = e.namespaces[object.GetNamespace()]
-	if len(in.Asked) == 0 || in.namespace == nil { // The namespace is being deleted.
+	in, window := inputOf(object, result.Kind)
+	namespace := e.namespaces[object.GetNamespace()]
+	if len(in.Asked) == 0 || namespace == nil { // The namespace is being deleted.
 		return nil
 	}
-	violations, err := e.violations(ctx, &in)
-	if err != nil {
-		return fmt.Errorf("judge %s: %w", result, err)
+	if !e.set.AuditNeedsLabels() {
+		in.Labels = nil
 	}
+	paths := make([]string, len(in.Asked)) // They are in the fields of findings.
+	for i := range in.Asked {
+		paths[i] = in.Asked[i].Path.String()
+	}
+	key, err := json.Marshal([]any{namespace.Name, in.Labels, in.ServiceAccount, in.FromDaemonSetController, in.HostNetwork, in.Asked, paths, window})
+	if err != nil {
+		return err
+	}
+	findings, known := e.findings[string(key)]
+	if !known {
+		if findings, err = e.audit(ctx, namespace, &in, window); err != nil {
+			return err
+		}
+		if len(e.findings) >= maxVerdicts {
+			clear(e.findings)
+		}
+		e.findings[string(key)] = findings
+	}
+	result.Findings = findings
+	result.conclude(!slices.ContainsFunc(findings, policy.Finding.Denies))
+	return nil
+}
+
+// audit returns the findings on an input, and completes it.
+func (e *existing) audit(ctx context.Context, namespace *corev1.Namespace, in *toleration.Input, window string) ([]policy.Finding, error) {
+	in.DefaultSeconds = new(settings.DefaultSeconds(e.command.config))
+	if !in.OfDevices {
+		in.Added = slices.Clone(e.added)
+	}
+	// Tollgate adds the tolerations of mode Window, so they are not judged.
+	for _, w := range v1alpha1.ParseWindow(window) {
+		in.Added = append(in.Added, w.OfPod())
+	}
+	violations, err := e.set.Audit(ctx, namespace, *in)
+	if err != nil {
+		return nil, err
+	}
+	var findings []policy.Finding
 	for _, v := range violations {
 		spec := e.policies[v.Policy]
 		finding := policy.Finding{
@@ -215,44 +320,7 @@ func (e *existing) judge(ctx context.Context, object client.Object, result *Resu
 			Field: v.Field, Value: v.Toleration, Problem: "no grant of the policy allows it", Remedy: spec.Message,
 		}
 		defaultActions(&finding.Actions)
-		result.Findings = append(result.Findings, finding)
+		findings = append(findings, finding)
 	}
-	result.conclude(!slices.ContainsFunc(result.Findings, policy.Finding.Denies))
-	return nil
-}
-
-// violations returns the violations of an input, and completes it.
-func (e *existing) violations(ctx context.Context, in *input) ([]toleration.Ruling, error) {
-	if !e.set.AuditNeedsLabels() {
-		in.Labels = nil
-	}
-	paths := make([]string, len(in.Asked)) // They are in the fields of violations.
-	for i := range in.Asked {
-		paths[i] = in.Asked[i].Path.String()
-	}
-	encoded, err := json.Marshal([]any{in.namespace.Name, in.Labels, in.ServiceAccount, in.FromDaemonSetController, in.HostNetwork, in.Asked, paths, in.window})
-	if err != nil {
-		return nil, fmt.Errorf("encode tolerations: %w", err)
-	}
-	key := string(encoded)
-	if cached, ok := e.verdicts[key]; ok {
-		return cached, nil
-	}
-	in.DefaultSeconds = &e.defaults
-	if !in.OfDevices {
-		in.Added = slices.Clone(e.added)
-	}
-	// Tollgate adds the tolerations of mode Window, so they are not judged.
-	for _, w := range v1alpha1.ParseWindow(in.window) {
-		in.Added = append(in.Added, w.OfPod())
-	}
-	found, err := e.set.Audit(ctx, in.namespace, in.Input)
-	if err != nil {
-		return nil, err
-	}
-	if len(e.verdicts) >= maxVerdicts {
-		clear(e.verdicts)
-	}
-	e.verdicts[key] = found
-	return found, nil
+	return findings, nil
 }

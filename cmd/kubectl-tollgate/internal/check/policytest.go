@@ -42,10 +42,9 @@ type Test struct {
 
 // Case has objects and the expected result.
 type Case struct {
+	Subject `json:",inline"`
+
 	Name string `json:"name"`
-	// As and Groups are the user who creates the objects, unnamed if empty.
-	As     string   `json:"as,omitempty"`
-	Groups []string `json:"groups,omitempty"`
 	// Object is the created object, or Manifest a file with objects, which must all have the
 	// expected result.
 	Object   json.RawMessage `json:"object,omitempty"`
@@ -58,25 +57,8 @@ type Case struct {
 	Message string `json:"message,omitempty"`
 }
 
-// runTests runs the tests in files and directories by the policies and objects of the options and
-// their own. Other documents are ignored; no test is an error, and so is one that cannot be run.
-func runTests(ctx context.Context, paths []string, options Options) ([]ReportedCase, error) {
-	tests, err := readTests(paths)
-	if err != nil {
-		return nil, err
-	}
-	var all []ReportedCase
-	for _, test := range tests {
-		outcomes, err := test.Run(ctx, options)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, outcomes...)
-	}
-	return all, nil
-}
-
-// readTests returns the tests in files and directories. It returns an error if there is no test.
+// readTests returns the tests in files and directories. Other documents are ignored; no test is an
+// error.
 func readTests(paths []string) ([]*Test, error) {
 	objects, err := cli.ReadManifests(paths, strings.NewReader(""))
 	if err != nil {
@@ -87,68 +69,43 @@ func readTests(paths []string) ([]*Test, error) {
 		if object.GetKind() != Kind {
 			continue
 		}
-		test, err := read(&object)
-		if err != nil {
+		test := &Test{position: object.Position}
+		if err := test.read(object.Unstructured); err != nil {
 			return nil, fmt.Errorf("%s: %w", object.Position, err)
 		}
 		tests = append(tests, test)
 	}
-	if len(tests) == 0 {
+	if len(tests) == 0 && len(paths) > 0 {
 		return nil, fmt.Errorf("there is no %s of %s in %s", Kind, configv1alpha1.APIVersion, strings.Join(paths, ", "))
 	}
 	return tests, nil
 }
 
-func read(object *cli.Object) (*Test, error) {
-	test := &Test{position: object.Position}
+// read reads a valid test.
+func (t *Test) read(object *unstructured.Unstructured) error {
 	if object.GetAPIVersion() != configv1alpha1.APIVersion {
-		return nil, fmt.Errorf("apiVersion is %q, want %q", object.GetAPIVersion(), configv1alpha1.APIVersion)
+		return fmt.Errorf("apiVersion is %q, want %q", object.GetAPIVersion(), configv1alpha1.APIVersion)
 	}
-	if err := cli.DecodeStrict(object.Unstructured, test); err != nil {
-		return nil, err
+	if err := cli.DecodeStrict(object, t); err != nil {
+		return err
 	}
-	if test.Metadata.Name == "" {
-		return nil, errors.New("metadata.name: a test has to have a name")
+	if t.Metadata.Name == "" {
+		return errors.New("metadata.name: a test has to have a name")
 	}
-	if len(test.Cases) == 0 {
-		return nil, errors.New("cases: there are none")
+	if len(t.Cases) == 0 {
+		return errors.New("cases: there are none")
 	}
-	for i, c := range test.Cases {
-		if err := c.validate(); err != nil {
-			return nil, fmt.Errorf("cases[%d]: %w", i, err)
+	for i, c := range t.Cases {
+		switch {
+		case c.Name == "":
+			return fmt.Errorf("cases[%d]: name: a case has to have a name", i)
+		case (len(c.Object) == 0) == (c.Manifest == ""):
+			return fmt.Errorf("cases[%d]: give either object or manifest", i)
+		case !slices.Contains([]Verdict{Allowed, Warned, Denied}, c.Expect):
+			return fmt.Errorf("cases[%d]: expect is %q, want allowed, warned or denied", i, c.Expect)
 		}
 	}
-	return test, nil
-}
-
-func (c *Case) validate() error {
-	switch {
-	case c.Name == "":
-		return errors.New("name: a case has to have a name")
-	case (len(c.Object) == 0) == (c.Manifest == ""):
-		return errors.New("give either object or manifest")
-	}
-	switch c.Expect {
-	case Allowed, Warned, Denied:
-		return nil
-	case Undecided:
-	}
-	return fmt.Errorf("expect is %q, want %s, %s or %s", c.Expect, Allowed, Warned, Denied)
-}
-
-// objects returns the objects of a case.
-func (t *Test) objects(c *Case) ([]cli.Object, error) {
-	if c.Manifest != "" {
-		return t.readFiles(c.Manifest)
-	}
-	object := &unstructured.Unstructured{}
-	if err := json.Unmarshal(c.Object, &object.Object); err != nil {
-		return nil, fmt.Errorf("object: %w", err)
-	}
-	if object.GetAPIVersion() == "" || object.GetKind() == "" {
-		return nil, errors.New("object: apiVersion and kind have to be given")
-	}
-	return []cli.Object{{Position: t.position, Unstructured: object}}, nil
+	return nil
 }
 
 // readFiles returns the objects in files and directories. Paths may be relative to the file of the test.
@@ -171,10 +128,10 @@ func (t *Test) Run(ctx context.Context, options Options) (outcomes []ReportedCas
 		}
 	}()
 	policies, err := t.readFiles(t.Policies...)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		options.Policies, err = options.Policies.With(policies)
 	}
-	if options.Policies, err = options.Policies.With(policies); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	others, err := t.readFiles(t.Manifests...)
@@ -195,7 +152,16 @@ func (t *Test) Run(ctx context.Context, options Options) (outcomes []ReportedCas
 
 // runCase judges the objects of a case. A review may read all of them.
 func (t *Test) runCase(ctx context.Context, c *Case, options Options) ([]ReportedCase, error) {
-	objects, err := t.objects(c)
+	object := &unstructured.Unstructured{}
+	objects := []cli.Object{{Position: t.position, Unstructured: object}}
+	var err error
+	if c.Manifest != "" {
+		objects, err = t.readFiles(c.Manifest)
+	} else if err = json.Unmarshal(c.Object, &object.Object); err != nil {
+		err = fmt.Errorf("object: %w", err)
+	} else if object.GetAPIVersion() == "" || object.GetKind() == "" {
+		err = errors.New("object: apiVersion and kind have to be given")
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +175,7 @@ func (t *Test) runCase(ctx context.Context, c *Case, options Options) ([]Reporte
 		if !checker.Judged(object.Unstructured) {
 			continue
 		}
-		result := checker.Judge(ctx, object, Subject{User: c.As, Groups: c.Groups})
+		result := checker.Judge(ctx, object, c.Subject)
 		name := c.Name
 		if len(objects) > 1 {
 			name += " (" + result.String() + ")"

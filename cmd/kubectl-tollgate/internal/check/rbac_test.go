@@ -10,8 +10,7 @@ import (
 
 func TestRolesInFilesAllowWhatRBACDoes(t *testing.T) {
 	t.Parallel()
-	w, err := newWorld(nil)
-	require.NoError(t, err)
+	w := newWorld(nil)
 	for _, o := range parsed(t, `
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: taints}, rules: [{apiGroups: [tollgate.dev], resources: [taints], resourceNames: [a], verbs: [tolerate]}]}
 ---

@@ -1,9 +1,12 @@
 package check
 
 import (
-	"bufio"
+	"cmp"
+	"encoding/xml"
 	"fmt"
 	"io"
+	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -104,6 +107,9 @@ type Report struct {
 	Summary Summary        `json:"summary"`
 }
 
+// note adds notes.
+func (r *Report) note(notes ...string) { r.Notes = append(r.Notes, notes...) }
+
 // Summary counts objects by verdict, and the cases that failed.
 type Summary struct {
 	Allowed   int `json:"allowed"`
@@ -203,12 +209,12 @@ var colours = map[string]string{
 // writeText writes lines of at most cli.Width characters where words allow. All includes the
 // objects that are simply allowed, and the cases that passed.
 func (r *Report) writeText(w io.Writer, all, colour bool) error {
-	out := bufio.NewWriter(w)
+	var out strings.Builder
 	head := func(at, verdict string) {
 		if colour {
 			verdict = colours[verdict] + verdict + plain
 		}
-		_, _ = out.WriteString(at + ": " + verdict + "\n") // Flush returns the error.
+		out.WriteString(at + ": " + verdict + "\n")
 	}
 	for _, result := range r.Results {
 		if !all && result.Verdict == Allowed {
@@ -219,26 +225,26 @@ func (r *Report) writeText(w io.Writer, all, colour bool) error {
 			at = result.Position.String() + ": " + at
 		}
 		head(at, string(result.Verdict))
-		result.explain(out)
+		result.explain(&out)
 	}
 	for _, c := range r.Cases {
 		at := c.String() + ": " + c.Test + ": " + c.Name
 		switch {
 		case c.Failure != "":
 			head(at, "failed")
-			_, _ = out.WriteString(cli.Wrap(2, c.Failure))
-			c.Result.explain(out)
+			out.WriteString(cli.Wrap(2, c.Failure))
+			c.Result.explain(&out)
 		case all:
 			head(at, "passed")
 		}
 	}
-	_, _ = out.WriteString(cli.Wrap(0, r.String()))
-	return out.Flush()
+	out.WriteString(cli.Wrap(0, r.String()))
+	_, err := io.WriteString(w, out.String())
+	return err
 }
 
 // explain writes the findings and warnings.
-func (r *Result) explain(out *bufio.Writer) {
-	line := func(indent int, text string) { _, _ = out.WriteString(cli.Wrap(indent, text)) }
+func (r *Result) explain(out *strings.Builder) {
 	for _, f := range r.Findings {
 		head := headOf(&f)
 		switch {
@@ -248,13 +254,202 @@ func (r *Result) explain(out *bufio.Writer) {
 		default:
 			head = "audit: " + head
 		}
-		line(2, head)
-		line(4, messageOf(&f))
+		out.WriteString(cli.Wrap(2, head) + cli.Wrap(4, messageOf(&f)))
 	}
 	for _, warning := range r.Warnings {
-		line(2, "warning: "+warning)
+		out.WriteString(cli.Wrap(2, "warning: "+warning))
 	}
 	if r.Verdict == Undecided {
-		line(2, r.Message)
+		out.WriteString(cli.Wrap(2, r.Message))
 	}
+}
+
+// The elements of a JUnit report, as CI systems read them.
+type (
+	junitSuites struct {
+		junitCounts
+
+		XMLName xml.Name     `xml:"testsuites"`
+		Suites  []junitSuite `xml:"testsuite"`
+	}
+	junitSuite struct {
+		junitCounts
+
+		Cases []junitCase `xml:"testcase"`
+	}
+	junitCounts struct {
+		Name     string `xml:"name,attr"`
+		Tests    int    `xml:"tests,attr"`
+		Failures int    `xml:"failures,attr"`
+		Errors   int    `xml:"errors,attr"`
+	}
+	junitCase struct {
+		Class   string        `xml:"classname,attr"`
+		Name    string        `xml:"name,attr"`
+		File    string        `xml:"file,attr,omitempty"`
+		Line    int           `xml:"line,attr,omitempty"`
+		Failure *junitProblem `xml:"failure,omitempty"`
+		Error   *junitProblem `xml:"error,omitempty"`
+		Output  string        `xml:"system-out,omitempty"`
+	}
+	junitProblem struct {
+		Message string `xml:"message,attr"`
+		Type    string `xml:"type,attr"`
+		Text    string `xml:",chardata"`
+	}
+)
+
+// writeJUnit writes a suite for each file and each PolicyTest, and a case for each object and each
+// case of a test. Denied is a failure, undecided an error, and warnings are the output of the
+// case.
+func (r *Report) writeJUnit(w io.Writer) error {
+	all := junitSuites{junitCounts: junitCounts{Name: "kubectl tollgate check"}}
+	for _, result := range r.Results {
+		c := junitCase{Class: cmp.Or(result.File, "cluster"), Name: result.String(), File: result.File, Line: result.Line}
+		switch result.Verdict {
+		case Denied:
+			reason := result.Message
+			if at := slices.IndexFunc(result.Findings, policy.Finding.Denies); at >= 0 {
+				reason = lineOf(&result.Findings[at])
+			}
+			c.Failure = &junitProblem{reason, "denied", result.lines()}
+		case Undecided:
+			c.Error = &junitProblem{result.Message, "undecided", result.Message}
+		case Warned, Allowed:
+			c.Output = result.lines()
+		}
+		all.add(c)
+	}
+	for _, outcome := range r.Cases {
+		c := junitCase{Class: outcome.Test, Name: outcome.Name, File: outcome.File, Line: outcome.Line}
+		if outcome.Failure != "" {
+			c.Failure = &junitProblem{outcome.Failure, "unexpected", outcome.Result.lines()}
+		}
+		all.add(c)
+	}
+	text, err := xml.MarshalIndent(all, "", "  ")
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s%s\n", xml.Header, text)
+	}
+	if err != nil {
+		return fmt.Errorf("write JUnit: %w", err)
+	}
+	return nil
+}
+
+// add adds a case to the suite of its class, which is the last one or new.
+func (s *junitSuites) add(c junitCase) {
+	last := len(s.Suites) - 1
+	if last < 0 || s.Suites[last].Name != c.Class {
+		s.Suites = append(s.Suites, junitSuite{junitCounts: junitCounts{Name: c.Class}})
+		last++
+	}
+	s.Suites[last].Cases = append(s.Suites[last].Cases, c)
+	for _, counts := range []*junitCounts{&s.junitCounts, &s.Suites[last].junitCounts} {
+		counts.Tests++
+		if c.Failure != nil {
+			counts.Failures++
+		}
+		if c.Error != nil {
+			counts.Errors++
+		}
+	}
+}
+
+// lines returns the findings and warnings, a line for each.
+func (r *Result) lines() string {
+	var lines []string
+	for _, f := range r.Findings {
+		lines = append(lines, lineOf(&f)+"\n")
+	}
+	for _, warning := range r.Warnings {
+		lines = append(lines, warning+"\n")
+	}
+	return strings.Join(lines, "")
+}
+
+// The part of SARIF 2.1.0 that a report uses.
+type (
+	sarifLog struct {
+		Schema  string     `json:"$schema"`
+		Version string     `json:"version"`
+		Runs    []sarifRun `json:"runs"`
+	}
+	sarifRun struct {
+		Tool    map[string]any `json:"tool"`
+		Results []sarifResult  `json:"results"`
+	}
+	sarifResult struct {
+		RuleID    string          `json:"ruleId"`
+		RuleIndex int             `json:"ruleIndex"`
+		Level     string          `json:"level"`
+		Message   sarifTexts      `json:"message"`
+		Locations []sarifLocation `json:"locations"`
+	}
+	sarifLocation struct {
+		Physical map[string]any `json:"physicalLocation,omitempty"`
+		Logical  []sarifTexts   `json:"logicalLocations"`
+	}
+	sarifTexts map[string]string
+)
+
+// writeSARIF writes a result for each finding, at the line where the document of the object
+// begins. The rule is the violated policy, or the reason where there is none.
+func (r *Report) writeSARIF(w io.Writer) error {
+	descriptions, results := map[string]string{}, []sarifResult{}
+	add := func(result *Result, rule, description, level, message string) {
+		descriptions[rule] = description
+		location := sarifLocation{Logical: []sarifTexts{{"fullyQualifiedName": result.String(), "kind": "resource"}}}
+		if result.File != "" {
+			// SARIF names a file relative to the working directory, with slashes.
+			uri := "stdin"
+			if result.File != cli.Stdin {
+				uri = filepath.ToSlash(filepath.Clean(result.File))
+			}
+			location.Physical = map[string]any{
+				"artifactLocation": sarifTexts{"uri": uri}, "region": map[string]int{"startLine": result.Line},
+			}
+		}
+		results = append(results, sarifResult{RuleID: rule, Level: level, Message: sarifTexts{"text": message}, Locations: []sarifLocation{location}})
+	}
+	for _, result := range r.Results {
+		name := result.String() + ": "
+		for _, f := range result.Findings {
+			rule, description, level := f.Policy, "what "+f.Policy+" asks for", "note"
+			if rule == "" {
+				rule, description = string(f.Reason), "what holds without a policy: "+string(f.Reason)
+			}
+			switch {
+			case f.Denies():
+				level = "error"
+			case f.Has(v1alpha1.Warn) || f.Reason == policy.MoreFindings:
+				level = "warning"
+			}
+			add(&result, rule, description, level, name+f.Field+": "+messageOf(&f))
+		}
+		for _, warning := range result.Warnings {
+			add(&result, "Warning", "what is legal and probably not meant", "warning", name+warning)
+		}
+		if result.Verdict == Undecided {
+			add(&result, "Undecided", "an object that could not be judged", "error", name+result.Message)
+		}
+	}
+	for _, c := range r.Cases {
+		if c.Failure != "" {
+			c.Result.Position = c.Position
+			add(&c.Result, "Expectation", "a test of policies that does not come out as expected", "error", c.Failure)
+		}
+	}
+	ids := slices.Sorted(maps.Keys(descriptions))
+	rules := []map[string]any{}
+	for _, id := range ids {
+		rules = append(rules, map[string]any{"id": id, "shortDescription": sarifTexts{"text": descriptions[id]}})
+	}
+	for i, result := range results {
+		results[i].RuleIndex, _ = slices.BinarySearch(ids, result.RuleID)
+	}
+	return cli.WriteDocument(w, "json", "  ", &sarifLog{
+		Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0",
+		Runs: []sarifRun{{map[string]any{"driver": map[string]any{"name": "tollgate", "rules": rules}}, results}},
+	})
 }

@@ -4,16 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -36,72 +35,74 @@ import (
 // implements client.Reader for the reviews, ignores options, and is safe for concurrent use once
 // the objects of the files are added.
 type world struct {
-	scheme *runtime.Scheme
 	// cluster is nil without a cluster.
 	cluster *cli.Clients
 
 	mu      sync.Mutex // guards the fields below
-	objects map[schema.GroupKind]map[types.NamespacedName]*unstructured.Unstructured
+	objects map[schema.GroupKind]objects
 	// errors are the errors of queries, nil for those that succeeded. Each object and each list is
 	// read once: many objects depend on one namespace, and all pods on the same PriorityClasses.
 	errors map[query]error
-	// unread are the kinds of classes that the user may not read. They count as absent.
-	unread map[string]struct{}
-	// unknown are the requested namespaces that do not exist.
-	unknown map[string]struct{}
+	// unread are the kinds of classes that the user may not read, which count as absent. unknown
+	// are the requested namespaces that do not exist.
+	unread, unknown sets.Set[string]
 }
 
-// query is a read of an object of the cluster, or without a key of a list.
+// objects are objects of one kind.
+type objects map[types.NamespacedName]*unstructured.Unstructured
+
+// query is a read of an object, or without a key of a list.
 type query struct {
 	kind schema.GroupKind
 	key  types.NamespacedName
 }
 
-func newWorld(cluster *cli.Clients) (*world, error) {
-	w := &world{
-		scheme:  runtime.NewScheme(),
-		cluster: cluster,
-		objects: map[schema.GroupKind]map[types.NamespacedName]*unstructured.Unstructured{},
-		errors:  map[query]error{}, unread: map[string]struct{}{}, unknown: map[string]struct{}{},
+// scheme returns the types of Kubernetes and of Tollgate.
+var scheme = sync.OnceValue(func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(s))
+	utilruntime.Must(v1alpha1.AddToScheme(s))
+	return s
+})
+
+func newWorld(cluster *cli.Clients) *world {
+	return &world{
+		cluster: cluster, objects: map[schema.GroupKind]objects{},
+		errors: map[query]error{}, unread: sets.Set[string]{}, unknown: sets.Set[string]{},
 	}
-	if err := errors.Join(clientgoscheme.AddToScheme(w.scheme), v1alpha1.AddToScheme(w.scheme)); err != nil {
-		return nil, fmt.Errorf("make the scheme: %w", err)
-	}
-	return w, nil
 }
 
 func (w *world) add(object *unstructured.Unstructured) {
 	gk := object.GroupVersionKind().GroupKind()
 	if w.objects[gk] == nil {
-		w.objects[gk] = map[types.NamespacedName]*unstructured.Unstructured{}
+		w.objects[gk] = objects{}
 	}
 	w.objects[gk][client.ObjectKeyFromObject(object)] = object
 }
 
 // Get implements client.Reader.
 func (w *world) Get(ctx context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	gvk, err := apiutil.GVKForObject(into, w.scheme)
+	gvk, err := apiutil.GVKForObject(into, scheme())
 	if err != nil {
-		return fmt.Errorf("read %T: %w", into, err)
+		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	object, ok := w.objects[gvk.GroupKind()][key]
-	switch {
-	case ok:
-		return decodeInto(object, into)
-	case w.cluster == nil:
+	if !ok && w.cluster == nil {
 		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
 	}
-	resource, _ := meta.UnsafeGuessKindToResource(gvk)
-	err = w.once(query{gvk.GroupKind(), key}, func() error {
-		object, err = w.cluster.Dynamic.Resource(resource).Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-		if err != nil {
-			return cli.Failed(err, "get "+resource.GroupResource().String()+" "+key.Name, "get", resource.GroupResource())
-		}
-		w.add(object)
-		return nil
-	})
+	if !ok {
+		err = w.once(query{gvk.GroupKind(), key}, func() error {
+			resource, _ := meta.UnsafeGuessKindToResource(gvk)
+			object, err = w.cluster.Dynamic.Resource(resource).Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+			if err == nil {
+				w.add(object)
+			}
+			of := resource.GroupResource()
+			return cli.Failed(err, "get "+of.String()+" "+key.Name, "get", of)
+		})
+	}
 	if err != nil {
 		return err
 	}
@@ -110,19 +111,20 @@ func (w *world) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 
 // List implements client.Reader.
 func (w *world) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	gvk, err := apiutil.GVKForObject(list, w.scheme)
+	gvk, err := apiutil.GVKForObject(list, scheme())
 	if err != nil {
-		return fmt.Errorf("list %T: %w", list, err)
+		return err
 	}
 	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
-	resource, _ := meta.UnsafeGuessKindToResource(gvk)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	gk := gvk.GroupKind()
 	if w.cluster != nil {
-		err := w.once(query{kind: gvk.GroupKind()}, func() error {
+		err := w.once(query{kind: gk}, func() error {
+			resource, _ := meta.UnsafeGuessKindToResource(gvk)
 			return w.cluster.EachCustom(ctx, resource, func(object *unstructured.Unstructured) error {
 				object.SetGroupVersionKind(gvk)
-				if _, local := w.objects[gvk.GroupKind()][client.ObjectKeyFromObject(object)]; !local {
+				if _, local := w.objects[gk][client.ObjectKeyFromObject(object)]; !local {
 					w.add(object)
 				}
 				return nil
@@ -133,12 +135,12 @@ func (w *world) List(ctx context.Context, list client.ObjectList, _ ...client.Li
 		}
 	}
 	var all []runtime.Object
-	for _, object := range w.objects[gvk.GroupKind()] {
-		typed, err := w.scheme.New(gvk)
-		if err != nil {
-			return fmt.Errorf("list %T: %w", list, err)
+	for _, object := range w.objects[gk] {
+		typed, err := scheme().New(gvk)
+		if err == nil {
+			err = decodeInto(object, typed)
 		}
-		if err := decodeInto(object, typed); err != nil {
+		if err != nil {
 			return err
 		}
 		all = append(all, typed)
@@ -154,9 +156,9 @@ func (w *world) once(q query, request func() error) error {
 		return err
 	}
 	err := request()
-	if apierrors.IsForbidden(err) && (q.kind == priorityClass || q.kind == runtimeClass) {
+	if apierrors.IsForbidden(err) && (q.kind.Kind == "PriorityClass" || q.kind.Kind == "RuntimeClass") {
 		classes := q.kind.Kind + "es"
-		w.unread[classes] = struct{}{}
+		w.unread.Insert(classes)
 		if err = nil; q.key.Name != "" {
 			err = apierrors.NewNotFound(schema.GroupResource{Group: q.kind.Group, Resource: classes}, q.key.Name)
 		}
@@ -166,11 +168,6 @@ func (w *world) once(q query, request func() error) error {
 	}
 	return err
 }
-
-var (
-	priorityClass = schema.GroupKind{Group: schedulingv1.GroupName, Kind: "PriorityClass"}
-	runtimeClass  = schema.GroupKind{Group: nodev1.GroupName, Kind: "RuntimeClass"}
-)
 
 func decodeInto(object *unstructured.Unstructured, into any) error {
 	content, err := json.Marshal(object.Object)
@@ -190,11 +187,10 @@ func (w *world) Namespace(ctx context.Context, name string) (*corev1.Namespace, 
 	err := w.Get(ctx, types.NamespacedName{Name: name}, namespace)
 	if apierrors.IsNotFound(err) {
 		w.mu.Lock()
-		w.unknown[name] = struct{}{}
+		w.unknown.Insert(name)
 		w.mu.Unlock()
-		namespace, err = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
-	}
-	if err != nil {
+		namespace.Name = name
+	} else if err != nil {
 		return nil, fmt.Errorf("read namespace %s: %w", name, err)
 	}
 	metav1.SetMetaDataLabel(&namespace.ObjectMeta, corev1.LabelMetadataName, name)
@@ -206,10 +202,10 @@ func (w *world) Confirmed(ctx context.Context, name string) (*corev1.Namespace, 
 	return w.Namespace(ctx, name)
 }
 
-// rbac is an authorizer by the Roles, ClusterRoles and bindings of the files. Aggregated roles have
-// the rules that the files give them.
+// rbac decides by the Roles, ClusterRoles and bindings of the files. Aggregated roles have the rules
+// that the files give them, and rules have no conditions.
 type rbac struct {
-	roles    map[schema.GroupKind]map[types.NamespacedName][]rbacv1.PolicyRule
+	roles    map[query][]rbacv1.PolicyRule
 	bindings []rbacv1.RoleBinding // a ClusterRoleBinding has no namespace
 	// refused is true after a request that no rule allows, and a cluster might.
 	refused bool
@@ -220,17 +216,15 @@ func rbacKind(name string) schema.GroupKind {
 }
 
 func newRBAC(w *world) (*rbac, error) {
-	r := &rbac{roles: map[schema.GroupKind]map[types.NamespacedName][]rbacv1.PolicyRule{}}
+	r := &rbac{roles: map[query][]rbacv1.PolicyRule{}}
 	for _, name := range []string{"Role", "ClusterRole"} {
-		of := map[types.NamespacedName][]rbacv1.PolicyRule{}
 		for key, object := range w.objects[rbacKind(name)] {
 			var role rbacv1.ClusterRole // A Role has the same rules.
 			if err := decodeInto(object, &role); err != nil {
 				return nil, err
 			}
-			of[key] = role.Rules
+			r.roles[query{rbacKind(name), key}] = role.Rules
 		}
-		r.roles[rbacKind(name)] = of
 	}
 	for _, name := range []string{"RoleBinding", "ClusterRoleBinding"} {
 		for _, object := range w.objects[rbacKind(name)] {
@@ -244,35 +238,23 @@ func newRBAC(w *world) (*rbac, error) {
 	return r, nil
 }
 
-// Authorize implements authorizer.Authorizer.
+// Authorize is an authorizer.AuthorizerFunc.
 func (r *rbac) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if slices.Contains(a.GetUser().GetGroups(), user.SystemPrivilegedGroup) {
 		return authorizer.DecisionAllow, "", nil
 	}
 	for _, b := range r.bindings {
-		if b.Namespace != "" && b.Namespace != a.GetNamespace() || !includes(&b, a.GetUser()) {
-			continue
-		}
-		key := types.NamespacedName{Name: b.RoleRef.Name}
+		role := query{rbacKind(b.RoleRef.Kind), types.NamespacedName{Name: b.RoleRef.Name}}
 		if b.RoleRef.Kind == "Role" {
-			key.Namespace = b.Namespace
+			role.key.Namespace = b.Namespace
 		}
-		if slices.ContainsFunc(r.roles[rbacKind(b.RoleRef.Kind)][key], func(rule rbacv1.PolicyRule) bool { return allows(&rule, a) }) {
+		if (b.Namespace == "" || b.Namespace == a.GetNamespace()) && includes(&b, a.GetUser()) &&
+			slices.ContainsFunc(r.roles[role], func(rule rbacv1.PolicyRule) bool { return allows(&rule, a) }) {
 			return authorizer.DecisionAllow, "", nil
 		}
 	}
 	r.refused = true
 	return authorizer.DecisionNoOpinion, "", nil
-}
-
-// ConditionsAwareAuthorize implements authorizer.Authorizer: rules have no conditions.
-func (r *rbac) ConditionsAwareAuthorize(ctx context.Context, a authorizer.Attributes) authorizer.ConditionsAwareDecision {
-	return authorizer.ConditionsAwareDecisionFromParts(r.Authorize(ctx, a))
-}
-
-// EvaluateConditions implements authorizer.Authorizer. Rules have no conditions.
-func (r *rbac) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
-	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
 // includes reports whether a user is among the subjects of a binding.
@@ -284,7 +266,7 @@ func includes(b *rbacv1.RoleBinding, who user.Info) bool {
 		case rbacv1.GroupKind:
 			return slices.Contains(who.GetGroups(), s.Name)
 		case rbacv1.ServiceAccountKind:
-			return serviceaccount.MakeUsername(cmp.Or(s.Namespace, b.Namespace), s.Name) == who.GetName()
+			return serviceaccount.MatchesUsername(cmp.Or(s.Namespace, b.Namespace), s.Name, who.GetName())
 		default:
 			return false
 		}
@@ -305,10 +287,10 @@ func allows(rule *rbacv1.PolicyRule, a authorizer.Attributes) bool {
 			return url == a.GetPath() || wildcard && strings.HasPrefix(a.GetPath(), prefix)
 		})
 	}
-	resources := []string{a.GetResource()}
+	resource, wildcard := a.GetResource(), "*"
 	if subresource := a.GetSubresource(); subresource != "" {
-		resources = []string{a.GetResource() + "/" + subresource, "*/" + subresource}
+		resource, wildcard = resource+"/"+subresource, "*/"+subresource
 	}
-	return among(rule.Resources, resources...) && among(rule.APIGroups, a.GetAPIGroup()) &&
+	return among(rule.Resources, resource, wildcard) && among(rule.APIGroups, a.GetAPIGroup()) &&
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, a.GetName()))
 }

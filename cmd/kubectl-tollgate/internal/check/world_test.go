@@ -33,8 +33,7 @@ func TestAClusterIsListedInChunks(t *testing.T) {
 		return true, page, nil
 	})
 	var list corev1.NodeList
-	w, err := newWorld(&cli.Clients{Dynamic: custom})
-	require.NoError(t, err)
+	w := newWorld(&cli.Clients{Dynamic: custom})
 	require.NoError(t, w.List(t.Context(), &list))
 	require.Len(t, list.Items, pages)
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "node-2"}, &corev1.Node{}))

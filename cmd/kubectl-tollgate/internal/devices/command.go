@@ -1,3 +1,9 @@
+// Package devices is the command that shows devices as a scheduler that obeys
+// ResourceSlicePatches sees them, with their users and the source of each value and taint.
+//
+// An Inventory takes the objects of a cluster, in any order, and returns devices, a pool at a
+// time, so that memory use is bounded by the objects. Only the newest generation of each pool
+// counts (DE-16); older slices are dropped early. An Inventory is not safe for concurrent use.
 package devices
 
 import (
@@ -7,14 +13,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	resourcev1 "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -81,56 +92,48 @@ devicetaintrules, resourceclaims and resourceslicepatches.`,
 	return cmd
 }
 
-// show reads the cluster, and writes devices to out and notes to notes.
+// show reads the cluster, and writes devices to out and notes to notes. It reads claims and classes only
+// if they are needed.
 func show(ctx context.Context, clients *cli.Clients, filter Filter, output string, out, notes io.Writer) error {
-	inventory, err := read(ctx, clients, filter, output != "name")
-	if err == nil {
-		inventory.Looked = func(devices int) { clients.Progress.Tell(devices, "devices looked at") }
-		switch to := clients.Progress.Before(out); {
-		case output == "yaml":
-			err = inventory.WriteYAML(ctx, to)
-		case output == "json":
-			err = inventory.WriteJSON(ctx, to)
-		case cli.IsDocument(output):
-			var document bytes.Buffer
-			if err = inventory.WriteJSON(ctx, &document); err == nil {
-				err = cli.WriteDocument(to, output, "", json.RawMessage(document.Bytes()))
-			}
-		case output == "name":
-			err = inventory.WriteNames(ctx, to)
-		default:
-			err = inventory.WriteTable(ctx, to, output == "wide")
-		}
-	}
-	clients.Progress.End()
+	defer clients.Progress.End()
+	sources, err := sources(ctx, clients, filter.Driver)
 	if err != nil {
 		return err
 	}
-	return cli.WriteNotes(notes, "", inventory.Notes())
-}
-
-// read returns the devices that match a filter, with claims on request, and with classes if they
-// are needed.
-func read(ctx context.Context, clients *cli.Clients, filter Filter, claims bool) (*Inventory, error) {
-	sources, err := sources(ctx, clients, &filter)
-	if err != nil {
-		return nil, err
-	}
 	inventory := NewTable(filter)
 	for _, s := range sources {
-		if s.Resource == state.ClassResource && !inventory.needsClasses || s.Resource == state.ClaimResource && !claims {
+		if s.Resource == state.ClassResource && !inventory.needsClasses || s.Resource == state.ClaimResource && output == "name" {
 			continue
 		}
 		if err := s.Each(ctx, clients, "", inventory.Add); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return inventory, nil
+	inventory.Looked = func(devices int) { clients.Progress.Tell(devices, "devices looked at") }
+	switch to := clients.Progress.Before(out); {
+	case output == "yaml":
+		err = inventory.WriteYAML(ctx, to)
+	case output == "json":
+		err = inventory.WriteJSON(ctx, to)
+	case cli.IsDocument(output):
+		var document bytes.Buffer
+		if err = inventory.WriteJSON(ctx, &document); err == nil {
+			err = cli.WriteDocument(to, output, "", json.RawMessage(document.Bytes()))
+		}
+	case output == "name":
+		err = inventory.WriteNames(ctx, to)
+	default:
+		err = inventory.WriteTable(ctx, to, output == "wide")
+	}
+	if err != nil {
+		return err
+	}
+	return cli.WriteNotes(clients.Progress.Before(notes), "", inventory.Notes())
 }
 
-// sources returns the served resources: patches and rules first, so that each slice is merged
-// once.
-func sources(ctx context.Context, clients *cli.Clients, filter *Filter) ([]state.Source, error) {
+// sources returns the served resources, of which slices are those of a driver if it is not empty: patches
+// and rules first, so that each slice is merged once.
+func sources(ctx context.Context, clients *cli.Clients, driver string) ([]state.Source, error) {
 	if _, err := clients.Version(ctx, state.SliceResource, "v1"); err != nil {
 		return nil, fmt.Errorf("%w (devices need Kubernetes 1.34 or later)", err)
 	}
@@ -140,22 +143,21 @@ func sources(ctx context.Context, clients *cli.Clients, filter *Filter) ([]state
 		versions []string
 	}{{state.PatchResource, []string{v1alpha1.GroupVersion.Version}}, {informer.RuleResource, state.RuleVersions()}} {
 		version, err := clients.Version(ctx, custom.resource, custom.versions...)
-		if errors.Is(err, cli.ErrNotServed) {
-			continue
-		}
-		if err != nil {
+		switch {
+		case err == nil:
+			all = append(all, state.NewCustomSource(clients, custom.resource, version))
+		case !errors.Is(err, cli.ErrNotServed):
 			return nil, err
 		}
-		all = append(all, state.NewCustomSource(clients, custom.resource, version))
 	}
 	client := clients.Kubernetes.ResourceV1()
 	ofSlices := state.NewSource(clients, state.SliceResource, client.ResourceSlices(), &resourcev1.ResourceSlice{})
-	if filter.Driver != "" {
-		ofSlices.FieldSelector = fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorDriver, filter.Driver).String()
+	if driver != "" {
+		ofSlices.FieldSelector = fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorDriver, driver).String()
 	}
 	return append(all,
 		state.NewSource(clients, state.ClassResource, client.DeviceClasses(), &resourcev1.DeviceClass{}), ofSlices,
-		state.NewSource(clients, state.ClaimResource, client.ResourceClaims(metav1.NamespaceAll), &resourcev1.ResourceClaim{}),
+		state.NewSource(clients, state.ClaimResource, client.ResourceClaims(""), &resourcev1.ResourceClaim{}),
 	), nil
 }
 
@@ -177,10 +179,117 @@ func (v *Inventory) Add(object runtime.Object) error {
 			return err
 		}
 		rule, kept, err := informer.ReadRule(o)
-		if err != nil {
-			return err
+		if err == nil {
+			v.AddRule(rule, kept.Unsupported)
 		}
-		v.AddRule(rule, kept.Unsupported)
+		return err
 	}
 	return nil
+}
+
+// batchDelay is how long changes are collected: a driver that republishes a pool writes many
+// slices.
+const batchDelay = time.Second
+
+// follow writes devices, and then changed ones, until ctx is done. The watches fill stores, which
+// are evaluated as a whole after changes.
+func follow(ctx context.Context, clients *cli.Clients, clk clock.WithTicker, filter Filter, output string, out io.Writer) error {
+	sources, err := sources(ctx, clients, filter.Driver)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	changed := make(chan struct{}, 1)
+	signal := func(any) { state.Signal(changed) }
+	handler := toolscache.ResourceEventHandlerFuncs{AddFunc: signal, UpdateFunc: func(_, after any) { signal(after) }, DeleteFunc: signal}
+	var stores []toolscache.Store
+	var synced []toolscache.InformerSynced
+	for _, source := range sources {
+		store, controller := source.Watch(handler, func(err error, verb string) {
+			if refused := state.Refusal(err, verb, source.Resource); refused != nil {
+				group.Go(func() error { return refused })
+			}
+		})
+		stores, synced = append(stores, store), append(synced, controller.HasSynced)
+		group.Go(func() error {
+			controller.RunWithContext(ctx)
+			return nil
+		})
+	}
+	wide := output == "wide"
+	write := cli.NewLines(out, wide, head(wide)).Write
+	if output == "name" {
+		write = func(rows [][]string) error { return writeNames(out, rows) }
+	}
+	group.Go(func() error {
+		toolscache.WaitForCacheSync(ctx.Done(), synced...)
+		var shown map[string][]string
+		for ctx.Err() == nil {
+			inventory, err := fill(filter, stores)
+			if err != nil {
+				return err
+			}
+			if rows := inventory.rows(ctx, wide); ctx.Err() == nil {
+				if rows, shown = changedRows(rows, shown); len(rows) > 0 {
+					if err := write(rows); err != nil {
+						return err
+					}
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-clk.After(batchDelay):
+			}
+			select {
+			case <-ctx.Done():
+			case <-changed:
+			}
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// fill returns an inventory of the objects in stores.
+func fill(filter Filter, stores []toolscache.Store) (*Inventory, error) {
+	inventory := NewTable(filter)
+	for _, store := range stores {
+		for _, object := range store.List() {
+			if o, ok := object.(runtime.Object); ok {
+				if err := inventory.Add(o); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	return inventory, nil
+}
+
+// changedRows returns the rows that differ from those shown before, which are by their first cell, and
+// rows of removed devices. It also returns all rows by their first cell.
+func changedRows(rows [][]string, before map[string][]string) (changed [][]string, now map[string][]string) {
+	now = map[string][]string{}
+	for _, row := range rows {
+		now[row[0]] = row
+		if !slices.Equal(before[row[0]], row) {
+			changed = append(changed, row)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if now[name] == nil {
+			nothing := slices.Repeat([]string{cli.None}, len(before[name])-2)
+			changed = append(changed, append([]string{name, "<gone>"}, nothing...))
+		}
+	}
+	return changed, now
+}
+
+// writeNames writes the first cell of each row.
+func writeNames(out io.Writer, rows [][]string) error {
+	var names strings.Builder
+	for _, row := range rows {
+		names.WriteString(row[0] + "\n")
+	}
+	_, err := io.WriteString(out, names.String())
+	return err
 }

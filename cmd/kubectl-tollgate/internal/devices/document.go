@@ -2,12 +2,14 @@ package devices
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"sigs.k8s.io/yaml"
@@ -65,109 +67,101 @@ type taintWithSource struct {
 // WriteYAML writes a List of the merged slices that have devices to show, and under "devices" the
 // origin of their values.
 func (v *Inventory) WriteYAML(ctx context.Context, w io.Writer) error {
-	out := bufio.NewWriter(w)
-	_, _ = out.WriteString("apiVersion: v1\nkind: List\nmetadata: {}\n") // Flush returns the error, here and below.
-	for _, part := range v.parts(ctx) {
-		empty := true
-		for item := range part.items {
-			text, err := yaml.Marshal(item)
-			if err != nil {
-				return fmt.Errorf("write YAML: %w", err)
-			}
-			if empty {
-				_, _ = out.WriteString(part.name + ":\n")
-			}
-			empty = false
-			writeItem(out, text)
-		}
-		if empty {
-			_, _ = out.WriteString(part.name + ": []\n")
-		}
-	}
-	return cmp.Or(ctx.Err(), out.Flush())
-}
-
-// writeItem writes a document as an item of a list.
-func writeItem(out *bufio.Writer, text []byte) {
-	prefix := "- "
-	for line := range bytes.Lines(text) {
-		_, _ = out.WriteString(prefix)
-		_, _ = out.Write(line)
-		prefix = "  "
-	}
+	return v.writeList(ctx, w, &listFormat{
+		head: "apiVersion: v1\nkind: List\nmetadata: {}\n", part: "%s:",
+		before: "\n- ", end: "\n", empty: " []\n",
+		marshal: func(item any) string {
+			text, _ := yaml.Marshal(item) // The types of the items have no errors, here and below.
+			return strings.ReplaceAll(strings.TrimSuffix(string(text), "\n"), "\n", "\n  ")
+		},
+	})
 }
 
 // WriteJSON is WriteYAML in JSON.
 func (v *Inventory) WriteJSON(ctx context.Context, w io.Writer) error {
-	const indent = "    "
+	return v.writeList(ctx, w, &listFormat{
+		head: `{
+    "apiVersion": "v1",
+    "kind": "List",
+    "metadata": {}`, part: ",\n    %q: [",
+		before: "\n        ", between: ",", end: "\n    ]", empty: "]", tail: "\n}\n",
+		marshal: func(item any) string {
+			text, _ := json.MarshalIndent(item, "        ", "    ")
+			return string(text)
+		},
+	})
+}
+
+// listFormat is the text of a List: its head, the beginning of a part, the text before and between
+// items, the ends of a part with and without items, and the tail.
+type listFormat struct {
+	head, part, before, between, end, empty, tail string
+	marshal                                       func(item any) string
+}
+
+// writeList writes a List. Its items are generated while they are written, so that only one pool is in
+// memory.
+func (v *Inventory) writeList(ctx context.Context, w io.Writer, f *listFormat) error {
 	out := bufio.NewWriter(w)
-	_, _ = out.WriteString("{\n" + indent + `"apiVersion": "v1",` + "\n" + indent + `"kind": "List",` + "\n" + indent + `"metadata": {}`)
-	for _, part := range v.parts(ctx) {
-		_, _ = fmt.Fprintf(out, ",\n%s%q: [", indent, part.name)
-		before, after := "\n", ""
-		for item := range part.items {
-			text, err := json.MarshalIndent(item, indent+indent, indent)
-			if err != nil {
-				return fmt.Errorf("write JSON: %w", err)
+	_, _ = out.WriteString(f.head) // Flush returns the error, here and below.
+	for _, part := range []struct {
+		name  string
+		items func(pool []*Device) []any
+	}{{"items", slicesOf}, {"devices", descriptionsOf}} {
+		_, _ = fmt.Fprintf(out, f.part, part.name)
+		between, end := "", f.empty
+		for pool := range v.byPool(ctx) {
+			for _, item := range part.items(pool) {
+				_, _ = out.WriteString(between + f.before + f.marshal(item))
+				between, end = f.between, f.end
 			}
-			_, _ = out.WriteString(before + indent + indent + string(text))
-			before, after = ",\n", "\n"+indent
 		}
-		_, _ = out.WriteString(after + "]")
+		_, _ = out.WriteString(end)
 	}
-	_, _ = out.WriteString("\n}\n")
+	_, _ = out.WriteString(f.tail)
 	return cmp.Or(ctx.Err(), out.Flush())
 }
 
-// part is a list in a document.
-type part struct {
-	name  string
-	items func(yield func(any) bool)
+// slicesOf returns the merged slices of the devices of a pool, whole, by name.
+func slicesOf(pool []*Device) []any {
+	found := map[string]*resourcev1.ResourceSlice{}
+	for _, d := range pool {
+		found[d.Slice.Name] = d.Slice
+	}
+	var items []any
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		slice := *found[name]
+		slice.APIVersion, slice.Kind = resourcev1.SchemeGroupVersion.String(), "ResourceSlice"
+		items = append(items, &slice)
+	}
+	return items
 }
 
-// parts returns the parts of a document. They are generated while they are written, so that only
-// one pool is in memory.
-func (v *Inventory) parts(ctx context.Context) []part {
-	return []part{
-		{"items", func(yield func(any) bool) {
-			for slice := range v.Slices(ctx) {
-				object := *slice
-				object.APIVersion, object.Kind = resourcev1.SchemeGroupVersion.String(), "ResourceSlice"
-				if !yield(&object) {
-					return
-				}
-			}
-		}},
-		{"devices", func(yield func(any) bool) {
-			for d := range v.Devices(ctx) {
-				if !yield(described(d)) {
-					return
-				}
-			}
-		}},
-	}
-}
-
-func described(d *Device) *description {
-	out := &description{
-		Driver: d.Device.Driver, Pool: d.Device.Pool, Name: d.Device.Name, ResourceSlice: d.Slice.Name,
-		Patches: d.Patches, Failed: d.Failed, Limited: d.Limited, Attributes: valuesOf(d.Attributes), Capacity: valuesOf(d.Capacity), Claims: d.Claims,
-	}
-	for _, t := range d.Taints {
-		source := originOf(t.Patch)
-		if t.Rule != "" {
-			source = origin{Kind: "DeviceTaintRule", Name: t.Rule}
+// descriptionsOf returns the descriptions of the devices of a pool.
+func descriptionsOf(pool []*Device) []any {
+	var items []any
+	for _, d := range pool {
+		out := &description{
+			Driver: d.Device.Driver, Pool: d.Device.Pool, Name: d.Device.Name, ResourceSlice: d.Slice.Name,
+			Patches: d.Patches, Failed: d.Failed, Limited: d.Limited, Attributes: valuesOf(d.Attributes), Capacity: valuesOf(d.Capacity), Claims: d.Claims,
 		}
-		out.Taints = append(out.Taints, taintWithSource{t.DeviceTaint, source})
+		for _, t := range d.Taints {
+			source := originOf(t.Patch)
+			if t.Rule != "" {
+				source = origin{"DeviceTaintRule", t.Rule}
+			}
+			out.Taints = append(out.Taints, taintWithSource{t.DeviceTaint, source})
+		}
+		items = append(items, out)
 	}
-	return out
+	return items
 }
 
 func originOf(patch string) origin {
 	if patch == "" {
 		return origin{Kind: "Driver"}
 	}
-	return origin{Kind: "ResourceSlicePatch", Name: patch}
+	return origin{"ResourceSlicePatch", patch}
 }
 
 func valuesOf[V any](list []slicepatch.Value[V]) []value[V] {
@@ -178,7 +172,7 @@ func valuesOf[V any](list []slicepatch.Value[V]) []value[V] {
 			out.Published = in.Published
 		}
 		for _, o := range in.Overruled {
-			out.Overruled = append(out.Overruled, offer[V]{Patch: o.Patch, Value: o.Value, Removed: o.Value == nil})
+			out.Overruled = append(out.Overruled, offer[V]{o.Patch, o.Value, o.Value == nil})
 		}
 		values = append(values, out)
 	}

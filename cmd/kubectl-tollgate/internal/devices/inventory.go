@@ -7,12 +7,14 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/dynamic-resource-allocation/cel"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
@@ -26,24 +28,19 @@ type Inventory struct {
 
 	filter Filter
 	view   *sliceview.View
-	// pools have the slices of the newest generation of each pool, by name.
-	pools  map[poolName]map[string]*resourcev1.ResourceSlice
+	// pools have the slices of the newest generation of each pool, by name. Their keys have no name of
+	// a device, and have the driver, since two drivers may use one name for a pool (K09).
+	pools  map[device.ID]map[string]*resourcev1.ResourceSlice
 	claims map[device.ID][]Claim
 	class  *Class
 	// needsClasses is true if the filter or a patch names a class.
 	needsClasses bool
 
-	invalid     []string
-	unsupported []string
+	// invalid and unsupported are notes about patches and rules that are not in force.
+	invalid, unsupported []string
+
 	// matched is the number of devices last yielded.
 	matched int
-}
-
-// poolName is the key of a pool. Two drivers may use one name for a pool (K09).
-type poolName struct{ driver, pool string }
-
-func comparePools(a, b poolName) int {
-	return cmp.Or(cmp.Compare(a.driver, b.driver), cmp.Compare(a.pool, b.pool))
 }
 
 // Device is a device after patches and rules.
@@ -71,23 +68,23 @@ type Claim struct {
 func NewTable(filter Filter) *Inventory {
 	return &Inventory{
 		filter: filter, view: sliceview.New(), needsClasses: filter.Class != "",
-		pools: map[poolName]map[string]*resourcev1.ResourceSlice{}, claims: map[device.ID][]Claim{},
+		pools: map[device.ID]map[string]*resourcev1.ResourceSlice{}, claims: map[device.ID][]Claim{},
 	}
 }
 
 // AddSlice adds a ResourceSlice, unless the filter excludes all of it, or the pool has a newer
 // generation.
 func (v *Inventory) AddSlice(slice *resourcev1.ResourceSlice) {
-	name := poolName{driver: slice.Spec.Driver, pool: slice.Spec.Pool.Name}
-	if !v.filter.pool(name) {
+	name := device.ID{Driver: slice.Spec.Driver, Pool: slice.Spec.Pool.Name}
+	if !v.filter.names(name) {
 		return
 	}
 	pool := v.pools[name]
 	for older, other := range pool {
-		if other.Spec.Pool.Generation > slice.Spec.Pool.Generation {
+		switch cmp.Compare(other.Spec.Pool.Generation, slice.Spec.Pool.Generation) {
+		case 1:
 			return
-		}
-		if other.Spec.Pool.Generation < slice.Spec.Pool.Generation {
+		case -1:
 			v.view.DeleteSlice(older)
 			delete(pool, older)
 		}
@@ -106,7 +103,7 @@ func (v *Inventory) AddPatch(patch *v1alpha1.ResourceSlicePatch) {
 	v.needsClasses = v.needsClasses || filter != nil && filter.DeviceClassName != nil
 	v.view.SetPatch(patch)
 	if errs := slicepatch.ValidatePatch(patch); len(errs) > 0 {
-		v.invalid = append(v.invalid, patch.Name+": "+errs[0].Error())
+		v.invalid = append(v.invalid, "not in force: ResourceSlicePatch "+patch.Name+": "+errs[0].Error())
 	}
 }
 
@@ -114,16 +111,16 @@ func (v *Inventory) AddPatch(patch *v1alpha1.ResourceSlicePatch) {
 // selector; with any of them it selects nothing.
 func (v *Inventory) AddRule(rule *resourcev1.DeviceTaintRule, unsupported []string) {
 	if len(unsupported) > 0 {
-		v.unsupported = append(v.unsupported, rule.Name)
-		return
+		v.unsupported = append(v.unsupported, "selects by more than names and is left out: DeviceTaintRule "+rule.Name)
+	} else {
+		v.view.SetRule(rule)
 	}
-	v.view.SetRule(rule)
 }
 
 // AddClass adds a DeviceClass. Only classes that patches or the filter name are needed.
 func (v *Inventory) AddClass(set *resourcev1.DeviceClass) {
 	v.view.SetClass(set)
-	if set.Name == v.filter.Class && set.Name != "" {
+	if set.Name == v.filter.Class {
 		v.class = CompileClass(set.Spec.Selectors)
 	}
 }
@@ -135,7 +132,7 @@ func (v *Inventory) AddClaim(claim *resourcev1.ResourceClaim) {
 	}
 	var consumers []string
 	for _, c := range claim.Status.ReservedFor {
-		if c.APIGroup != corev1.GroupName || c.Resource != "pods" {
+		if c.APIGroup != "" || c.Resource != "pods" {
 			c.Name = c.Resource + "/" + c.Name
 		}
 		consumers = append(consumers, c.Name)
@@ -149,12 +146,11 @@ func (v *Inventory) AddClaim(claim *resourcev1.ResourceClaim) {
 		at, found := slices.BinarySearchFunc(v.claims[id], added, func(a, b Claim) int {
 			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 		})
-		if found { // A claim may have several shares of a device.
-			added.AdminAccess = added.AdminAccess && v.claims[id][at].AdminAccess
-			v.claims[id][at] = added
-			continue
+		if !found {
+			v.claims[id] = slices.Insert(v.claims[id], at, added)
 		}
-		v.claims[id] = slices.Insert(v.claims[id], at, added)
+		one := &v.claims[id][at]
+		one.AdminAccess = one.AdminAccess && added.AdminAccess // A claim may have several shares of a device.
 	}
 }
 
@@ -162,32 +158,9 @@ func (v *Inventory) AddClaim(claim *resourcev1.ResourceClaim) {
 // objects were added. It ends early if ctx does.
 func (v *Inventory) Devices(ctx context.Context) iter.Seq[*Device] {
 	return func(yield func(*Device) bool) {
-		v.matched = 0
-		if v.class != nil {
-			v.class.failed = 0
-		}
-		for devices := range v.byPool(ctx) {
-			for _, d := range devices {
-				v.matched++
+		for pool := range v.byPool(ctx) {
+			for _, d := range pool {
 				if !yield(d) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// Slices yields the merged slices that have a device that satisfies the filter, whole, by
-// driver, pool and name of the slice, and each once. It ends early if ctx does.
-func (v *Inventory) Slices(ctx context.Context) iter.Seq[*resourcev1.ResourceSlice] {
-	return func(yield func(*resourcev1.ResourceSlice) bool) {
-		for devices := range v.byPool(ctx) {
-			found := map[string]*resourcev1.ResourceSlice{}
-			for _, d := range devices {
-				found[d.Slice.Name] = d.Slice
-			}
-			for _, slice := range slices.Sorted(maps.Keys(found)) {
-				if !yield(found[slice]) {
 					return
 				}
 			}
@@ -199,7 +172,11 @@ func (v *Inventory) Slices(ctx context.Context) iter.Seq[*resourcev1.ResourceSli
 func (v *Inventory) byPool(ctx context.Context) iter.Seq[[]*Device] {
 	return func(yield func([]*Device) bool) {
 		looked := 0
-		for _, name := range slices.SortedFunc(maps.Keys(v.pools), comparePools) {
+		v.matched = 0
+		if v.class != nil {
+			v.class.failed = 0
+		}
+		for _, name := range slices.SortedFunc(maps.Keys(v.pools), device.Compare) {
 			//nolint:contextcheck // What is merged here ends by its cost, not by a context.
 			if ctx.Err() != nil || !yield(v.devicesOf(v.pools[name])) {
 				return
@@ -214,22 +191,25 @@ func (v *Inventory) byPool(ctx context.Context) iter.Seq[[]*Device] {
 	}
 }
 
-// devicesOf returns the devices of a pool that satisfy the filter, by name.
+// devicesOf returns the devices of a pool that satisfy the filter, by name, and counts them in matched.
 func (v *Inventory) devicesOf(pool map[string]*resourcev1.ResourceSlice) []*Device {
 	var list []*Device
+	f := &v.filter
 	for _, name := range slices.Sorted(maps.Keys(pool)) {
-		if v.filter.Device != "" && !hasDevice(pool[name], v.filter.Device) {
+		if f.Device != "" && !hasDevice(pool[name], f.Device) {
 			continue
 		}
 		slice, _ := v.view.Get(name)
 		explained, _ := v.view.Explain(name)
 		for i := range explained {
 			d := &Device{Explanation: explained[i], Slice: slice, Spec: &slice.Spec.Devices[i], Claims: v.claims[explained[i].Device]}
-			if v.shows(d) {
+			if f.names(d.Device) && (!f.Tainted || len(d.Taints) > 0) && (!f.Patched || len(d.Patches)+len(d.Failed) > 0) &&
+				(f.Class == "" || v.class != nil && v.class.Selects(d)) {
 				list = append(list, d)
 			}
 		}
 	}
+	v.matched += len(list)
 	slices.SortStableFunc(list, func(a, b *Device) int { return cmp.Compare(a.Device.Name, b.Device.Name) })
 	return list
 }
@@ -250,31 +230,20 @@ type Filter struct {
 	Patched bool
 }
 
-func (f *Filter) pool(name poolName) bool {
-	return (f.Driver == "" || f.Driver == name.driver) && (f.Pool == "" || f.Pool == name.pool)
-}
-
+// names reports whether the filter has the names of a device, or of a pool if id has no name of a device.
 func (f *Filter) names(id device.ID) bool {
-	return f.pool(poolName{driver: id.Driver, pool: id.Pool}) && (f.Device == "" || f.Device == id.Name)
-}
-
-// shows reports whether a device matches the filter.
-func (v *Inventory) shows(d *Device) bool {
-	f := &v.filter
-	return f.names(d.Device) && (!f.Tainted || len(d.Taints) > 0) && (!f.Patched || len(d.Patches)+len(d.Failed) > 0) &&
-		(f.Class == "" || v.class != nil && v.class.Selects(d))
+	return (f.Driver == "" || f.Driver == id.Driver) && (f.Pool == "" || f.Pool == id.Pool) && (f.Device == "" || id.Name == "" || f.Device == id.Name)
 }
 
 // Class selects devices by the selectors of a DeviceClass, with the cost limit of classes in
 // Kubernetes, which is above that of patches.
 type Class struct {
-	// programs are the compiled selectors; nil for one without an expression.
-	programs []*cel.CompilationResult
-	// failed is the number of devices on which an expression failed, first the first of them and
-	// problem its error.
+	// programs are the compiled selectors, with an error for one without an expression.
+	programs []cel.CompilationResult
+	// failed is the number of devices on which an expression failed, and problem has the first of them
+	// and its error.
 	failed  int
-	first   device.ID
-	problem error
+	problem string
 }
 
 // CompileClass returns a class with selectors.
@@ -282,9 +251,9 @@ func CompileClass(selectors []resourcev1.DeviceSelector) *Class {
 	compiler := cel.GetCompiler(cel.Features{EnableConsumableCapacity: true, EnableListTypeAttributes: true})
 	c := &Class{}
 	for _, s := range selectors {
-		var program *cel.CompilationResult
+		program := cel.CompilationResult{Error: &apiservercel.Error{Detail: "selects by something other than cel"}}
 		if s.CEL != nil {
-			program = new(compiler.CompileCELExpression(s.CEL.Expression, cel.Options{DisableCostEstimation: true}))
+			program = compiler.CompileCELExpression(s.CEL.Expression, cel.Options{DisableCostEstimation: true})
 		}
 		c.programs = append(c.programs, program)
 	}
@@ -296,22 +265,21 @@ func (c *Class) Selects(d *Device) bool {
 	seen := cel.Device{
 		Driver: d.Device.Driver, AllowMultipleAllocations: d.Spec.AllowMultipleAllocations, Attributes: d.Spec.Attributes, Capacity: d.Spec.Capacity,
 	}
-	for _, program := range c.programs {
-		selected, err := false, errors.New("selects by something other than cel")
-		switch {
-		case program == nil:
-		case program.Error != nil:
+	for i := range c.programs {
+		program, selected := &c.programs[i], false
+		var err error
+		if program.Error != nil {
 			err = errors.New(program.Error.Detail)
-		default:
+		} else {
 			selected, _, err = program.DeviceMatches(context.Background(), seen) // It ends by its cost.
 		}
 		if err != nil {
-			if c.failed == 0 {
-				c.first, c.problem = d.Device, err
+			if c.failed++; c.failed == 1 {
+				problem, _, _ := strings.Cut(err.Error(), "\n")
+				c.problem = d.Device.String() + ": " + policy.Short(problem, 256)
 			}
-			c.failed++
 		}
-		if err != nil || !selected {
+		if !selected {
 			return false
 		}
 	}

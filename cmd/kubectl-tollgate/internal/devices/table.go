@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
+	"github.com/tollgate-dev/tollgate/tracker/device"
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
@@ -55,7 +57,20 @@ func (v *Inventory) rows(ctx context.Context, wide bool) [][]string {
 		if d.Limited != "" { // The device keeps its published values.
 			limited = " (limited)"
 		}
-		claims, consumers := d.users(wide)
+		var claims, consumers []string
+		for _, claim := range d.Claims {
+			text := claim.Namespace + "/" + claim.Name
+			if claim.AdminAccess {
+				text += " (admin)"
+			}
+			claims = append(claims, text)
+			for _, name := range claim.Consumers {
+				if wide {
+					name = claim.Namespace + "/" + name
+				}
+				consumers = append(consumers, name)
+			}
+		}
 		row := []string{d.Device.String(), d.Node(), list(d.taints(wide)), list(patches) + limited, list(claims), list(consumers)}
 		if wide {
 			row = append(row, list(d.AttributeTexts()), list(d.CapacityTexts()))
@@ -77,17 +92,13 @@ func (v *Inventory) WriteNames(ctx context.Context, w io.Writer) error {
 // Node returns the nodes that can use the device: the name of a node, <all>, <selector> or
 // <none>.
 func (d *Device) Node() string {
-	spec := &d.Slice.Spec
-	name, all, selector := spec.NodeName, spec.AllNodes, spec.NodeSelector
-	if spec.PerDeviceNodeSelection != nil && *spec.PerDeviceNodeSelection {
-		name, all, selector = d.Spec.NodeName, d.Spec.AllNodes, d.Spec.NodeSelector
-	}
-	switch {
-	case name != nil && *name != "":
+	slice := &d.Slice.Spec // Either the slice or each of its devices has the nodes.
+	switch name := cmp.Or(slice.NodeName, d.Spec.NodeName); {
+	case name != nil:
 		return *name
-	case all != nil && *all:
+	case cmp.Or(slice.AllNodes, d.Spec.AllNodes) != nil:
 		return "<all>"
-	case selector != nil:
+	case cmp.Or(slice.NodeSelector, d.Spec.NodeSelector) != nil:
 		return "<selector>"
 	default:
 		return cli.None
@@ -98,13 +109,12 @@ func (d *Device) Node() string {
 // their origin or without the domains of their keys.
 func (d *Device) taints(full bool) []string {
 	strength := map[resourcev1.DeviceTaintEffect]int{resourcev1.DeviceTaintEffectNoExecute: 2, resourcev1.DeviceTaintEffectNoSchedule: 1}
-	sorted := slices.Clone(d.Taints)
-	slices.SortStableFunc(sorted, func(a, b sliceview.Taint) int { return cmp.Compare(strength[b.Effect], strength[a.Effect]) })
+	byStrength := func(a, b sliceview.Taint) int { return cmp.Compare(strength[b.Effect], strength[a.Effect]) }
 	var texts []string
-	for _, t := range sorted {
+	for _, t := range slices.SortedStableFunc(slices.Values(d.Taints), byStrength) {
 		text := (&corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect)}).ToString()
-		if _, name, found := strings.Cut(text, "/"); found && !full {
-			text = name
+		if !full {
+			text = text[strings.Index(text, "/")+1:]
 		}
 		switch {
 		case full && t.Patch != "":
@@ -117,33 +127,13 @@ func (d *Device) taints(full bool) []string {
 	return texts
 }
 
-// users returns the claims that have the device and their consumers, with or without namespaces.
-func (d *Device) users(namespaced bool) (claims, consumers []string) {
-	for _, claim := range d.Claims {
-		text := claim.Namespace + "/" + claim.Name
-		if claim.AdminAccess {
-			text += " (admin)"
-		}
-		claims = append(claims, text)
-		for _, name := range claim.Consumers {
-			if namespaced {
-				name = claim.Namespace + "/" + name
-			}
-			consumers = append(consumers, name)
-		}
-	}
-	return claims, consumers
-}
-
 // AttributeTexts returns the set and removed attributes of a device, each with its patch:
 // driver/model=A100 (patch racks).
 func (d *Device) AttributeTexts() []string {
 	return valueTexts(d.Attributes, func(a *resourcev1.DeviceAttribute) string {
-		switch {
-		case a.StringValue != nil:
-			return quoted(*a.StringValue)
-		case a.VersionValue != nil:
-			return quoted(*a.VersionValue)
+		switch text := cmp.Or(a.StringValue, a.VersionValue); {
+		case text != nil:
+			return quoted(*text)
 		case a.IntValue != nil:
 			return strconv.FormatInt(*a.IntValue, 10)
 		case a.BoolValue != nil:
@@ -189,4 +179,109 @@ func quoted(text string) string {
 		return strconv.QuoteToGraphic(text)
 	}
 	return text
+}
+
+// Notes returns, a line each, facts that the last yielded devices do not show: why there are
+// none, incomplete pools, and ignored objects.
+func (v *Inventory) Notes() []string {
+	var notes []string
+	if v.matched == 0 {
+		notes = append(notes, v.nothing())
+	}
+	const maxNamed = 5
+	switch {
+	case v.filter.Class == "":
+	case v.class == nil:
+		notes = append(notes, "there is no DeviceClass "+v.filter.Class)
+	case v.class.failed > 0:
+		notes = append(notes, fmt.Sprintf("DeviceClass %s: an expression failed on %d devices, which are not shown; on %s",
+			v.filter.Class, v.class.failed, v.class.problem))
+	}
+	var lost []string // claims with devices that are not published any more
+	for _, id := range slices.SortedFunc(maps.Keys(v.claims), device.Compare) {
+		if publishes(v.pools[device.ID{Driver: id.Driver, Pool: id.Pool}], id.Name) {
+			continue
+		}
+		for _, c := range v.claims[id] {
+			lost = append(lost, fmt.Sprintf("ResourceClaim %s/%s has device %s, which the newest ResourceSlices of its pool did not publish when they were read", c.Namespace, c.Name, id))
+		}
+	}
+	for _, about := range []struct {
+		objects string
+		notes   []string
+	}{
+		{"pools", v.incomplete()},
+		{"claims", lost},
+		{"patches", slices.Sorted(slices.Values(v.invalid))},
+		{"rules", slices.Sorted(slices.Values(v.unsupported))},
+	} {
+		for _, note := range about.notes[:min(len(about.notes), maxNamed)] {
+			notes = append(notes, policy.Short(note, 512))
+		}
+		if more := len(about.notes) - maxNamed; more > 0 {
+			notes = append(notes, "the same of "+strconv.Itoa(more)+" more "+about.objects)
+		}
+	}
+	return notes
+}
+
+// nothing returns why there is no device: an unknown name in the filter, else that none matches.
+func (v *Inventory) nothing() string {
+	f := &v.filter
+	driver := ""
+	if f.Driver != "" {
+		driver = " of driver " + f.Driver
+	}
+	published := false
+	for _, pool := range v.pools {
+		published = published || publishes(pool, f.Device)
+	}
+	switch {
+	case len(v.pools) == 0 && f.Pool != "":
+		return "no devices found: no ResourceSlice" + driver + " has pool " + f.Pool
+	case len(v.pools) == 0:
+		return "no devices found: there is no ResourceSlice" + driver
+	case f.Device != "" && !published:
+		return "no devices found: none is called " + f.Device
+	case *f == Filter{}:
+		return "no devices found"
+	}
+	var flags []string
+	add := func(set bool, flag string) {
+		if set {
+			flags = append(flags, flag)
+		}
+	}
+	add(f.Driver != "", "--driver "+f.Driver)
+	add(f.Pool != "", "--pool "+f.Pool)
+	add(f.Device != "", "--device "+f.Device)
+	add(f.Class != "", "--class "+f.Class)
+	add(f.Tainted, "--tainted")
+	add(f.Patched, "--patched")
+	return "no devices found: none satisfies " + strings.Join(flags, " ")
+}
+
+// publishes reports whether a slice of a pool has a device.
+func publishes(pool map[string]*resourcev1.ResourceSlice, name string) bool {
+	for _, slice := range pool {
+		if hasDevice(slice, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// incomplete returns the pools that lack slices of their generation: no scheduler allocates from
+// them (DE-17). The first slice by name says how many there are.
+func (v *Inventory) incomplete() []string {
+	var notes []string
+	for _, name := range slices.SortedFunc(maps.Keys(v.pools), device.Compare) {
+		pool := v.pools[name]
+		of := pool[slices.Min(slices.Collect(maps.Keys(pool)))].Spec.Pool
+		if int64(len(pool)) != of.ResourceSliceCount {
+			notes = append(notes, fmt.Sprintf("pool %s/%s is incomplete, no scheduler allocates from it: generation %d has %d of %d ResourceSlices",
+				name.Driver, name.Pool, of.Generation, len(pool), of.ResourceSliceCount))
+		}
+	}
+	return notes
 }

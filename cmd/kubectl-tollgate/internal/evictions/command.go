@@ -1,3 +1,12 @@
+// Package evictions is the command that shows which pods have to leave because of NoExecute
+// taints, when, what holds them, and which object says so: as a list, a table, a document, or a
+// screen that is redrawn. The input is the objects that a Feed reads, once or by watches, and the
+// time.
+//
+// The rules of the evictor compute the deadline of a pod from taints and tolerations. Holds are
+// computed from the specs of EvictionPolicies, or read from the status of policies, rules and
+// PodDisruptionBudgets and from events. Tollgate's state in memory is not available: a pod
+// without a visible hold is due.
 package evictions
 
 import (
@@ -5,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,9 +95,7 @@ devicetaintrules, and with get on the Lease tollgate in the namespace of Tollgat
 			return err
 		}
 		out := cmd.OutOrStdout()
-		to := streams{
-			out: out, notes: cmd.ErrOrStderr(), terminal: cli.Terminal(out), size: sizeOf(out), colour: cli.Colours(out),
-		}
+		to := streams{out: out, notes: cmd.ErrOrStderr(), terminal: cli.Terminal(out), size: sizeOf(out), colour: cli.Colours(out)}
 		if opts.watch {
 			return follow(cmd.Context(), clients, opts, viewOf(opts, to))
 		}
@@ -129,8 +137,7 @@ func (o *options) complete(connection *cli.Connection) error {
 	if err != nil {
 		return err
 	}
-	wide := o.filter.Node != "" || o.filter.Rule != "" || o.filter.Patch != ""
-	if o.allNamespaces || (wide && !given) {
+	if o.allNamespaces || (o.filter != Filter{} && !given) {
 		namespace = ""
 	}
 	o.filter.Namespace, o.wants.Namespace = namespace, namespace
@@ -156,39 +163,43 @@ func show(ctx context.Context, clients *cli.Clients, now time.Time, opts *option
 	if err := opts.check(found); err != nil {
 		return err
 	}
-	list, notes, output := shown.List(now, &opts.filter), found.Missing(), opts.output.Format
+	list, output := shown.List(now, &opts.filter), opts.output.Format
 	if output != "table" && output != "name" {
-		note, err := AddWriters(ctx, clients, found, list)
-		if err != nil {
+		if err := AddWriters(ctx, clients, found, list); err != nil {
 			return err
 		}
-		if note != "" {
-			notes = append(notes, note)
-		}
 	}
+	notes := found.Missing()
 	switch {
 	case cli.IsDocument(output):
 		err = WriteDocument(to.out, output, list, now)
 	case output == "name":
 		err = WriteNames(to.out, list)
 	default:
+		if len(list) == 0 {
+			notes = append(notes, "no pod has to leave"+where(&opts.filter))
+		}
+		notes = append(notes, Notes(list, now)...)
 		err = WriteTable(to.out, list, now, output == "wide", to.colour)
 	}
 	if err != nil {
 		return err
 	}
-	if output == "table" || output == "wide" {
-		if len(list) == 0 {
-			notes = append(notes, "no pod has to leave"+where(&opts.filter))
-		}
-		notes = append(notes, Notes(list, now)...)
-	}
 	return cli.WriteWrapped(to.notes, "", notes)
 }
 
-// check returns an error if the object of a filter does not exist; nil if the user may not list
-// such objects.
+// check returns an error if the object of a filter does not exist, unless the user may not list such
+// objects, or with untilDone if a resource that evicts pods could not be read.
 func (o *options) check(found *state.Cluster) error {
+	var lacks []string
+	for _, resource := range evicting {
+		if o.untilDone && found.Unread(resource.Resource) {
+			lacks = append(lacks, "you may not list "+resource.Resource+cli.AskFor("list", resource))
+		}
+	}
+	if len(lacks) > 0 {
+		return fmt.Errorf("whether no pod has to leave cannot be told: %s", strings.Join(lacks, "; "))
+	}
 	filter := &o.filter
 	for _, object := range []struct {
 		kind           tracker.SourceKind
@@ -210,16 +221,10 @@ func (o *options) check(found *state.Cluster) error {
 
 // where describes a filter.
 func where(filter *Filter) string {
-	var parts []string
-	for _, part := range []struct{ words, name string }{
-		{"in namespace ", filter.Namespace}, {"on node ", filter.Node}, {"because of DeviceTaintRule ", filter.Rule}, {"because of ResourceSlicePatch ", filter.Patch},
-	} {
-		if part.name != "" {
-			parts = append(parts, part.words+part.name)
-		}
+	parts := []string{
+		"in namespace " + filter.Namespace, "on node " + filter.Node,
+		"because of DeviceTaintRule " + filter.Rule, "because of ResourceSlicePatch " + filter.Patch,
 	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return " " + strings.Join(parts, ", ")
+	parts = slices.DeleteFunc(parts, func(part string) bool { return strings.HasSuffix(part, " ") }) // They have no name.
+	return strings.TrimRight(" "+strings.Join(parts, ", "), " ")
 }

@@ -1,14 +1,21 @@
 package evictions
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
+	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
 // list is the root of a document. It is no API object.
@@ -66,18 +73,18 @@ func itemOf(e *Eviction) item {
 		Namespace: e.Namespace, Pod: e.Name, UID: string(e.UID), Node: e.Node, State: e.State, Due: metav1.NewTime(e.At),
 		EvictedBy: e.By, EvictionPolicy: e.Policy, DisruptionTarget: e.Disruption, AccordingTo: according(e),
 	}
-	if !e.Hold.None() {
+	if hold := &e.Hold; !hold.None() {
 		it.Hold = &held{
-			Reason: e.Hold.Reason.Condition(), By: e.Hold.By, Message: e.Hold.Why, Since: cli.TimeOrNone(e.Hold.Since), Until: cli.TimeOrNone(e.Hold.Until),
+			Reason: hold.Reason.Condition(), By: hold.By, Message: hold.Why, Since: cli.TimeOrNone(hold.Since), Until: cli.TimeOrNone(hold.Until),
 		}
 	}
 	for _, reason := range e.Because {
+		of, source, author := &reason.Taint, reason.Taint.Source, reason.Taint.Author()
 		t := taint{
-			Key: reason.Taint.Key, Value: reason.Taint.Value, Effect: string(reason.Taint.Effect), TimeAdded: metav1.NewTime(reason.Taint.TimeAdded),
-			Due: metav1.NewTime(reason.At), Tolerated: reason.Tolerated, WrittenBy: e.Writers[reason.Taint.Author()],
-			Source: reason.Taint.Source.Kind.Object() + "/" + reason.Taint.Source.Name,
+			Key: of.Key, Value: of.Value, Effect: string(of.Effect), TimeAdded: metav1.NewTime(of.TimeAdded), Due: metav1.NewTime(reason.At),
+			Tolerated: reason.Tolerated, Source: source.Kind.Object() + "/" + source.Name, WrittenBy: e.Writers[author],
 		}
-		if author := reason.Taint.Author(); author != reason.Taint.Source {
+		if author != source {
 			t.WrittenFor = author.Kind.Object() + "/" + author.Name
 		}
 		if reason.Device.Name != "" {
@@ -106,9 +113,69 @@ func WriteChanges(w io.Writer, changed []Eviction, now time.Time) error {
 			item
 
 			Time string `json:"time"`
-		}{itemOf(&e), now.UTC().Format(time.RFC3339)}); err != nil {
+		}{itemOf(&e), stamp(now)}); err != nil {
 			return fmt.Errorf("write changes: %w", err)
 		}
 	}
 	return nil
+}
+
+// maxObjects is the maximum number of objects whose writers are read: each is a request.
+const maxObjects = 50
+
+// AddWriters sets the field managers that last wrote the taints of a list. Objects that the user
+// may not get are skipped; if there are more than maxObjects, it sets none and notes that.
+func AddWriters(ctx context.Context, clients *cli.Clients, found *state.Cluster, list []Eviction) error {
+	writers := map[tracker.Source]string{}
+	for _, e := range list {
+		for _, reason := range e.Because {
+			writers[reason.Taint.Author()] = ""
+		}
+	}
+	if len(writers) > maxObjects {
+		found.Note(fmt.Sprintf("who wrote the taints is not said: they are of %d objects, and it is asked of %d at most. Narrow the list", len(writers), maxObjects))
+		return nil
+	}
+	for source := range writers {
+		resource, version, path := state.NodeResource, "v1", []string{"f:spec", "f:taints"}
+		switch source.Kind {
+		case tracker.SourceNode:
+		case tracker.SourceRule:
+			resource, version, path = informer.RuleResource, found.RuleVersion, []string{"f:spec", "f:taint"}
+		case tracker.SourcePatch:
+			resource, version, path = state.PatchResource, v1alpha1.GroupVersion.Version, []string{"f:spec", "f:devices", "f:taints"}
+		case tracker.SourceSlice:
+			resource, path = state.SliceResource, []string{"f:spec", "f:devices"}
+		}
+		object, err := clients.Dynamic.Resource(resource.WithVersion(version)).Get(ctx, source.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+			continue
+		case err != nil:
+			return fmt.Errorf("read %s %s: %w", resource.Resource, source.Name, err)
+		}
+		if last := LastWriter(object, path...); last != nil {
+			writers[source] = last.Manager
+		}
+	}
+	for i := range list {
+		list[i].Writers = writers
+	}
+	return nil
+}
+
+// LastWriter returns the entry of the field manager that last wrote a field or a part of it, nil
+// for none. The path has the names of managed fields, such as f:spec.
+func LastWriter(object metav1.Object, path ...string) *metav1.ManagedFieldsEntry {
+	var last *metav1.ManagedFieldsEntry
+	for _, entry := range object.GetManagedFields() {
+		var fields map[string]any
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue
+		}
+		if _, found, _ := unstructured.NestedFieldNoCopy(fields, path...); found && (last == nil || last.Time.Before(entry.Time)) {
+			last = &entry
+		}
+	}
+	return last
 }

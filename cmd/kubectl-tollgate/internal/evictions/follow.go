@@ -5,10 +5,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
@@ -16,20 +22,8 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-const (
-	// redraw is the interval at which relative times are updated.
-	redraw = time.Second
-	// batchDelay is how long changes are collected before an update.
-	batchDelay = 100 * time.Millisecond
-)
-
-// view shows updates of the list.
-type view interface {
-	// show is called at each update.
-	show(at *Frame) error
-	// end is called once, after the last show.
-	end(at *Frame) error
-}
+// view shows an update of the list. Last is true in a second call for the last one.
+type view func(at *Frame, last bool) error
 
 // Frame is the list at one time, and its changes since the last one.
 type Frame struct {
@@ -43,137 +37,113 @@ type Frame struct {
 	Cluster *state.Cluster
 }
 
-// showFunc is a view that has no end of its own.
-type showFunc func(at *Frame) error
-
-func (f showFunc) show(at *Frame) error { return f(at) }
-
-func (showFunc) end(*Frame) error { return nil }
-
 // Watch calls show with each update until ctx is done or show returns an error. Updates come after
 // changes, and each second.
 func Watch(ctx context.Context, clients *cli.Clients, wants state.Wants, show func(*Frame) error) error {
-	return follow(ctx, clients, &options{wants: wants}, showFunc(show))
+	return follow(ctx, clients, &options{wants: wants}, func(at *Frame, last bool) error {
+		if last {
+			return nil
+		}
+		return show(at)
+	})
 }
 
 // viewOf returns the view for an output.
 func viewOf(opts *options, to streams) view {
 	switch {
 	case opts.output.Format == "json":
-		return &lineView{to: to, write: func(changed []Eviction, now time.Time) error { return WriteChanges(to.out, changed, now) }}
+		return lineView(to.notes, func(changed []Eviction, now time.Time) error { return WriteChanges(to.out, changed, now) })
 	case to.terminal:
-		return &screenView{to: to}
+		return screenView(to)
 	default:
-		return &lineView{to: to, write: ChangeLines(to.out)}
+		return lineView(to.notes, ChangeLines(to.out))
 	}
 }
 
 // follow shows updates until ctx is done or, with untilDone, no pods have to leave.
-func follow(ctx context.Context, clients *cli.Clients, opts *options, shows view) error {
-	clk := clock.RealClock{}
+func follow(ctx context.Context, clients *cli.Clients, opts *options, show view) error {
 	ctx, stop := context.WithCancel(ctx)
+	group, ctx := errgroup.WithContext(ctx)
 	feed := &feed{
-		clients: clients, clock: clk, opts: opts, synced: make(chan struct{}), changed: make(chan struct{}, 1),
+		Clients: clients, options: opts, clock: clock.RealClock{}, group: group, synced: make(chan struct{}), changed: make(chan struct{}, 1),
 		refused: map[string]string{},
 	}
-	ended := make(chan error, 1)
-	go func() {
-		defer close(ended)
-		ended <- feed.run(ctx)
-	}()
-	err := showUpdates(ctx, feed, ended, clk, opts, shows)
-	stop()
-	return cmp.Or(err, <-ended)
+	group.Go(func() error { return state.UnlessDone(ctx, feed.run(ctx)) })
+	group.Go(func() error {
+		defer stop()
+		return feed.showUpdates(ctx, show)
+	})
+	return group.Wait()
 }
 
-// showUpdates calls shows for each update until the feed has ended.
-func showUpdates(ctx context.Context, feed *feed, ended <-chan error, clk clock.WithTicker, opts *options, shows view) error {
+// showUpdates shows updates until ctx is done or, with untilDone, no pods have to leave.
+func (f *feed) showUpdates(ctx context.Context, show view) error {
 	var giveUp <-chan time.Time
-	if opts.timeout > 0 {
-		timer := clk.NewTimer(opts.timeout)
-		defer timer.Stop()
-		giveUp = timer.C()
+	if f.timeout > 0 {
+		giveUp = time.After(f.timeout)
 	}
 	select {
-	case err := <-ended:
-		return err
+	case <-ctx.Done():
+		return nil
 	case <-giveUp:
-		return &cli.VerdictError{Reason: fmt.Sprintf("the cluster was not read within %s", opts.timeout)}
-	case <-feed.synced:
+		return &cli.VerdictError{Reason: fmt.Sprintf("the cluster was not read within %s", f.timeout)}
+	case <-f.synced:
 	}
-	ticker := clk.NewTicker(redraw)
+	ticker := time.NewTicker(time.Second) // Relative times change.
 	defer ticker.Stop()
-	log := NewLog(clk.Now())
+	log := NewLog(f.clock.Now())
 	for {
-		now := clk.Now()
-		list, cluster := feed.list(now)
-		at := &Frame{
-			Now: now, List: list, Changed: log.Next(list, feed.lives), Log: log, Lacks: feed.notes(now), Holds: Notes(list, now), Cluster: cluster,
-		}
-		if err := shows.show(at); err != nil {
+		at := f.frame(f.clock.Now(), log)
+		if err := show(at, false); err != nil {
 			return err
 		}
-		if opts.untilDone && len(Open(list)) == 0 {
-			return shows.end(at)
+		open := Open(at.List)
+		if f.untilDone && len(open) == 0 {
+			return show(at, true)
 		}
 		select {
 		case <-ctx.Done():
-			return shows.end(at)
-		case err := <-ended:
-			_ = shows.end(at)
-			return err
+			return show(at, true)
 		case <-giveUp:
-			if err := shows.end(at); err != nil {
-				return err
-			}
-			return &cli.VerdictError{Reason: fmt.Sprintf("after %s there are pods that have to leave: %s", opts.timeout, openCounts(list))}
-		case <-ticker.C():
-		case <-feed.changed:
-			clk.Sleep(batchDelay)
+			verdict := &cli.VerdictError{Reason: fmt.Sprintf("after %s there are pods that have to leave: %s", f.timeout, Counts(open))}
+			return cmp.Or(show(at, true), error(verdict))
+		case <-ticker.C:
+		case <-f.changed:
+			time.Sleep(100 * time.Millisecond) // Other changes may follow.
 		}
 	}
 }
 
-// openCounts returns the number of pods to leave, by state.
-func openCounts(list []Eviction) string {
+// Counts returns the number of pods in each state, in the order in which pods leave: 2 Due, 1 Paused.
+func Counts(pods map[State]int) string {
 	var counts []string
-	open := Open(list)
 	for _, s := range states {
-		if open[s] > 0 {
-			counts = append(counts, fmt.Sprintf("%d %s", open[s], s))
+		if pods[s] > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", pods[s], s))
 		}
 	}
 	return strings.Join(counts, ", ")
 }
 
-// lineView writes changes, for files and pipes.
-type lineView struct {
-	to    streams
-	write func(changed []Eviction, now time.Time) error
-	// lacks are the sentences already written: each is written once.
-	lacks []string
-}
-
-func (v *lineView) show(at *Frame) error {
-	for _, lack := range at.Lacks {
-		if slices.Contains(v.lacks, lack) {
-			continue
+// lineView writes changes, for files and pipes, and what lacks, each once. Holds change too often to be
+// written before the end.
+func lineView(notes io.Writer, write func(changed []Eviction, now time.Time) error) view {
+	told := sets.Set[string]{}
+	return func(at *Frame, last bool) error {
+		if last {
+			holds := at.Holds
+			if len(at.List) == 0 {
+				holds = []string{"no pod has to leave"}
+			}
+			return cli.WriteWrapped(notes, "", holds)
 		}
-		v.lacks = append(v.lacks, lack)
-		if err := cli.WriteWrapped(v.to.notes, "", []string{lack}); err != nil {
+		lacks := slices.DeleteFunc(slices.Clone(at.Lacks), told.Has)
+		told.Insert(lacks...)
+		if err := cli.WriteWrapped(notes, "", lacks); err != nil {
 			return err
 		}
+		return write(at.Changed, at.Now)
 	}
-	return v.write(at.Changed, at.Now)
-}
-
-// end writes the holds, which change too often to be written before.
-func (v *lineView) end(at *Frame) error {
-	notes := at.Holds
-	if len(at.List) == 0 {
-		notes = []string{"no pod has to leave"}
-	}
-	return cli.WriteWrapped(v.to.notes, "", notes)
 }
 
 // ChangeLines returns a function that writes a line for each change, under one head. It is not
@@ -184,7 +154,7 @@ func ChangeLines(out io.Writer) func(changed []Eviction, now time.Time) error {
 		if len(changed) == 0 {
 			return nil
 		}
-		rows := make([][]string, 0, len(changed))
+		var rows [][]string
 		for _, e := range changed {
 			rows = append(rows, append([]string{now.UTC().Format(time.TimeOnly)}, shortRow(&e, now)...))
 		}
@@ -206,17 +176,19 @@ type Log struct {
 
 // NewLog returns a log with Since set to now.
 func NewLog(now time.Time) *Log {
-	return &Log{Since: now, before: map[tracker.Key]Eviction{}, gone: map[tracker.Source]int{}}
+	return &Log{Since: now, gone: map[tracker.Source]int{}}
 }
 
-// Next returns the changes since the last list: new and changed pods, and removed ones with the
-// state Gone or Staying. Lives reports whether a pod exists and is not finished.
+// Next returns the changes since the last list: new pods, pods of which a visible field changed, and
+// removed ones with the state Gone or Staying. Lives reports whether a pod exists and is not finished.
 func (l *Log) Next(list []Eviction, lives func(tracker.Key) bool) []Eviction {
 	var changed []Eviction
 	now := make(map[tracker.Key]Eviction, len(list))
 	for _, e := range list {
 		now[e.Key] = e
-		if before, found := l.before[e.Key]; !found || differs(&before, &e) {
+		before, found := l.before[e.Key]
+		if !found || before.State != e.State || !before.At.Equal(e.At) || before.By != e.By ||
+			before.Hold.Reason != e.Hold.Reason || before.Hold.By != e.Hold.By || author(&before) != author(&e) {
 			changed = append(changed, e)
 		}
 	}
@@ -237,17 +209,7 @@ func (l *Log) Next(list []Eviction, lives func(tracker.Key) bool) []Eviction {
 	return append(left, changed...)
 }
 
-// differs reports whether a visible field of a pod changed.
-func differs(a, b *Eviction) bool {
-	return a.State != b.State || !a.At.Equal(b.At) || a.By != b.By || a.Hold.Reason != b.Hold.Reason || a.Hold.By != b.Hold.By ||
-		author(a) != author(b)
-}
-
-func author(e *Eviction) tracker.Source {
-	source := e.Because[0].Taint.Author()
-	source.UID = ""
-	return source
-}
+func author(e *Eviction) tracker.Source { return e.Because[0].Taint.Author().Named() }
 
 // Group is the progress of the evictions because of one object.
 type Group struct {
@@ -269,19 +231,17 @@ func (g *Group) total() int {
 // first.
 func (l *Log) Groups() []Group {
 	by := map[tracker.Source]map[State]int{}
-	count := func(source tracker.Source, in State, pods int) {
+	for source, gone := range l.gone {
+		by[source] = map[State]int{Gone: gone}
+	}
+	for _, e := range l.before {
+		source := author(&e)
 		if by[source] == nil {
 			by[source] = map[State]int{}
 		}
-		by[source][in] += pods
+		by[source][e.State]++
 	}
-	for source, gone := range l.gone {
-		count(source, Gone, gone)
-	}
-	for _, e := range l.before {
-		count(author(&e), e.State, 1)
-	}
-	groups := make([]Group, 0, len(by))
+	var groups []Group
 	for source, pods := range by {
 		groups = append(groups, Group{source, pods})
 	}
@@ -300,4 +260,164 @@ func Open(list []Eviction) map[State]int {
 		}
 	}
 	return open
+}
+
+const (
+	// mostBars is the maximum number of bars, barWidth their length, and mostName that of the name of
+	// an object.
+	mostBars = 6
+	barWidth = 20
+	mostName = 32
+	clockOf  = "15:04:05 MST"
+)
+
+// lines returns the screen: at most height lines of width characters, at most half of them notes.
+func (at *Frame) lines(width, height int, colour bool) []string {
+	groups, gone, pods := at.Log.Groups(), 0, "no pod has"
+	for _, g := range groups {
+		gone += g.Pods[Gone]
+	}
+	if n := len(at.List); n > 0 {
+		pods = cli.Counted(n, "pod") + " " + cli.Plural(n, "has", "have")
+	}
+	top := []string{fmt.Sprintf("%s  %s to leave, %d gone since %s", at.Now.UTC().Format(clockOf), pods, gone, at.Log.Since.UTC().Format(clockOf))}
+	if len(groups) > 0 {
+		const legend = "  # gone  > leaving  . to go  x blocked  ! held or paused  = protected"
+		top = slices.Concat(top, []string{""}, bars(groups), []string{legend, ""})
+	}
+	var notes []string
+	for _, note := range slices.Concat(at.Lacks, at.Holds) {
+		notes = append(notes, cli.Wrapped(note, min(width, cli.Width))...)
+	}
+	notes = notes[:min(len(notes), height/2)]
+	// The table has as many rows as fit, and the number of the others in the last line.
+	var table []string
+	rows := len(at.List)
+	if rows > 0 {
+		if room := height - len(top) - len(notes); rows+1 > room {
+			rows = max(room-2, 0)
+		}
+		table = tableLines(at.List[:rows], at.Now, false)
+	}
+	if others := len(at.List) - rows; others > 0 {
+		table = append(table, "... and "+cli.Counted(others, "more pod"))
+	}
+	lines := slices.Concat(top, table, notes)
+	lines = lines[:min(len(lines), height)]
+	for i := range lines {
+		if line := []rune(lines[i]); len(line) > width {
+			lines[i] = string(line[:width])
+		}
+		if row := i - len(top) - 1; colour && row >= 0 && row < rows {
+			lines[i] = coloured(at.List[row].State, lines[i])
+		}
+	}
+	return lines
+}
+
+// bars returns a line for each group, up to mostBars.
+func bars(groups []Group) []string {
+	width := 0
+	shown := groups[:min(len(groups), mostBars)]
+	for _, g := range shown {
+		width = max(width, min(utf8.RuneCountInString(ref(g.Source)), mostName))
+	}
+	var lines []string
+	for _, g := range shown {
+		lines = append(lines, fmt.Sprintf("%-*s  [%s]  %s", width, cli.End(ref(g.Source), mostName), g.bar(), g.sentence()))
+	}
+	if others := len(groups) - len(shown); others > 0 {
+		lines = append(lines, "... and pods of "+cli.Counted(others, "other object"))
+	}
+	return lines
+}
+
+// parts are the parts of a bar, in order.
+var parts = []struct {
+	mark   byte
+	states []State
+	text   string
+}{
+	{'#', []State{Gone}, "gone"},
+	{'>', []State{Leaving}, "leaving"},
+	{'.', []State{Due, Waiting}, "to go"},
+	{'x', []State{Blocked}, "blocked"},
+	{'!', []State{Held, Paused}, "held"},
+	{'=', []State{Protected}, "protected"},
+}
+
+func (g *Group) count(states []State) int {
+	pods := 0
+	for _, state := range states {
+		pods += g.Pods[state]
+	}
+	return pods
+}
+
+// bar returns the bar of a group. Each part that is not zero has at least one character, taken
+// from the longest.
+func (g *Group) bar() string {
+	widths, rest := make([]int, len(parts)), barWidth
+	for i, part := range parts {
+		if n := g.count(part.states); n > 0 {
+			widths[i] = max(n*barWidth/g.total(), 1)
+		}
+		rest -= widths[i]
+	}
+	widths[slices.Index(widths, slices.Max(widths))] += rest
+	var bar strings.Builder
+	for i, part := range parts {
+		bar.WriteString(strings.Repeat(string(part.mark), widths[i]))
+	}
+	return bar.String()
+}
+
+func (g *Group) sentence() string {
+	clauses := []string{fmt.Sprintf("%d of %d gone", g.Pods[Gone], g.total())}
+	for _, part := range parts[1:] {
+		if n := g.count(part.states); n > 0 {
+			clauses = append(clauses, strconv.Itoa(n)+" "+part.text)
+		}
+	}
+	return strings.Join(clauses, ", ")
+}
+
+// Control sequences of the VT100, and of xterm for the alternate screen.
+const (
+	enter    = "\x1b[?1049h\x1b[?25l"
+	leave    = "\x1b[?25h\x1b[?1049l"
+	home     = "\x1b[H"
+	restOf   = "\x1b[K"
+	allBelow = "\x1b[J"
+)
+
+// screenView redraws the screen of a terminal. At the end, it leaves the alternate screen and writes
+// the last lines.
+func screenView(to streams) view {
+	begin := enter
+	return func(at *Frame, last bool) error {
+		width, height := to.size()
+		lines := at.lines(width, height, to.colour)
+		text := begin + home + strings.Join(lines, restOf+"\r\n") + restOf + allBelow
+		if last {
+			text = leave + strings.Join(append(lines, ""), "\r\n")
+		}
+		begin = ""
+		if _, err := io.WriteString(to.out, text); err != nil {
+			return fmt.Errorf("draw: %w", err)
+		}
+		return nil
+	}
+}
+
+// sizeOf returns a function that returns the size of a terminal, or the usual size.
+func sizeOf(out io.Writer) func() (width, height int) {
+	file, _ := out.(*os.File) // Nil has no size.
+	return func() (int, int) {
+		width, height, err := term.GetSize(int(file.Fd()))
+		if err != nil || width <= 0 || height <= 0 {
+			return cli.Width, 24
+		}
+		return width, height
+	}
 }

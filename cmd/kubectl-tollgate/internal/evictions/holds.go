@@ -29,36 +29,35 @@ var holdStates = map[checks.Reason]State{checks.Paused: Paused, checks.Protected
 // reason comes first only if all are.
 func (m *Moment) byTollgate(pod *tracker.Pod, because []decide.Reason) Eviction {
 	subject := decide.SubjectOf(pod, m.Namespaces)
-	evictions := make([]Eviction, 0, len(because)) // One for each reason.
+	var protected, held *Eviction
 	for i := range because {
 		reason := &because[i]
 		way, unknown := decide.Treat(m.Set, reason, &subject)
-		e := Eviction{At: reason.At, By: ByTollgate, Way: way, Hold: m.hold(pod, reason, way, unknown), Because: slices.Concat(because[i:i+1], because[:i], because[i+1:])}
+		e := Eviction{
+			State: m.stateAt(reason.At), At: reason.At, By: ByTollgate, Way: way, Hold: m.hold(pod, reason, way, unknown),
+			Because: slices.Concat(because[i:i+1], because[:i], because[i+1:]),
+		}
 		if way.Policy != nil {
 			e.Policy = way.Policy.Name
 		}
-		if e.State = cmp.Or(holdStates[e.Hold.Reason], Held); e.Hold.None() {
-			e.State = m.stateAt(e.At)
+		if !e.Hold.None() {
+			e.State = cmp.Or(holdStates[e.Hold.Reason], Held)
 		}
-		evictions = append(evictions, e)
-	}
-	open := slices.DeleteFunc(slices.Clone(evictions), func(e Eviction) bool { return e.State == Protected })
-	if len(open) == 0 {
-		return evictions[0]
-	}
-	free := slices.IndexFunc(open, func(e Eviction) bool { return e.Hold.None() })
-	if free == 0 || (free > 0 && !open[free].At.After(m.now)) {
-		return open[free]
-	}
-	e := open[0]
-	for _, other := range open {
-		if other.Hold.None() {
-			e.Hold.Until = earliest(e.Hold.Until, other.At)
-			break
+		switch {
+		case e.State == Protected:
+			protected = cmp.Or(protected, &e)
+		case held == nil && !e.Hold.None():
+			held = &e
+		case !e.Hold.None():
+			held.Hold.Until = earliest(held.Hold.Until, e.Hold.Until)
+		case held == nil || !e.At.After(m.now):
+			return e
+		default:
+			held.Hold.Until = earliest(held.Hold.Until, e.At)
+			return *held
 		}
-		e.Hold.Until = earliest(e.Hold.Until, other.Hold.Until)
 	}
-	return e
+	return *cmp.Or(held, protected)
 }
 
 // hold returns the hold of a pod for one taint. Pause and protection apply before the deadline
@@ -85,19 +84,16 @@ func (m *Moment) hold(pod *tracker.Pod, reason *decide.Reason, way eviction.Trea
 	}
 	// Events are about pods in general. A pod that just became due may be about to leave, and a
 	// loop of other pods delays a pod only by a policy.
-	const settleTime = 3 * time.Second
-	if m.now.Sub(reason.At) >= settleTime {
+	if m.now.Sub(reason.At) >= 3*time.Second {
 		if hold := m.reported(reason); !hold.None() && (hold.Reason != checks.Looping || way.Policy != nil) {
 			return hold
 		}
 	}
-	if hold := m.budget(pod, reason, way.Policy); !hold.None() {
-		return hold
+	hold := m.budget(pod, reason, way.Policy)
+	if refused, ok := m.Events.notices[holdKey{pod: pod.UID}]; ok && hold.None() && !refused.at.Before(reason.At) {
+		hold = Hold{Reason: checks.Budget, By: "Pod/" + pod.String(), Why: refused.text, Since: reason.At, Word: "event of Pod/" + pod.String()}
 	}
-	if refused, ok := m.Events.refused[pod.UID]; ok && !refused.at.Before(reason.At) {
-		return Hold{Reason: checks.Budget, By: "Pod/" + pod.String(), Why: refused.why, Since: reason.At, Word: "event of Pod/" + pod.String()}
-	}
-	return Hold{}
+	return hold
 }
 
 // budget returns the hold by disruption budgets, for pods that are evicted by the eviction API.
@@ -113,7 +109,7 @@ func (m *Moment) budget(pod *tracker.Pod, reason *decide.Reason, policy *evictio
 		}
 	}
 	var guards []string
-	allowed := int32(0)
+	var allowed int32
 	for _, budget := range m.Tracker.Budgets(pod.Namespace) {
 		if budget.Guards(pod) {
 			guards, allowed = append(guards, budget.Name), budget.Allowed
@@ -130,10 +126,11 @@ func (m *Moment) budget(pod *tracker.Pod, reason *decide.Reason, policy *evictio
 	default:
 		return Hold{}
 	}
+	hold.Why += ". " + policy.Ref()
 	if policy.DeleteAfter == nil {
-		hold.Why += ". " + policy.Ref() + " has no deleteAfter: without the budget's leave the pod stays"
+		hold.Why += " has no deleteAfter: without the budget's leave the pod stays"
 	} else {
-		hold.Why += ". " + policy.Ref() + " has it deleted " + duration.HumanDuration(*policy.DeleteAfter) + " after it was due (deleteAfter)"
+		hold.Why += " has it deleted " + duration.HumanDuration(*policy.DeleteAfter) + " after it was due (deleteAfter)"
 	}
 	return hold
 }
@@ -141,25 +138,28 @@ func (m *Moment) budget(pod *tracker.Pod, reason *decide.Reason, policy *evictio
 // reported returns the hold that only Tollgate knows, of any pod with a taint: from events on the
 // object with the taint or its patch, or from the status of a rule.
 func (m *Moment) reported(reason *decide.Reason) Hold {
-	for _, source := range []tracker.Source{reason.Taint.Author(), reason.Taint.Source} {
-		if hold := m.Events.hold(source, reason.Taint.String()); !hold.None() {
-			return hold
+	taint, object := reason.Taint.String(), reason.Taint.Source
+	for _, source := range []tracker.Source{reason.Taint.Author(), object} {
+		kind := source.Kind.Object()
+		for _, why := range unseen {
+			if told, found := m.Events.notices[holdKey{kind, source.Name, taint, why, ""}]; found && !told.over {
+				by := kind + "/" + source.Name
+				return Hold{Reason: why, By: by, Why: why.Explain(told.text), Since: told.at, Word: "event of " + by}
+			}
 		}
 	}
-	if reason.Taint.Source.Kind != tracker.SourceRule {
+	if object.Kind != tracker.SourceRule {
 		return Hold{}
 	}
-	rule, _ := m.Tracker.Rule(reason.Taint.Source.Name)
+	rule, _ := m.Tracker.Rule(object.Name)
 	condition := meta.FindStatusCondition(rule.Conditions, rulestatus.ConditionEvictionHeld)
-	if condition == nil || condition.Status != metav1.ConditionTrue {
-		return Hold{}
+	for _, why := range unseen {
+		if condition != nil && condition.Status == metav1.ConditionTrue && condition.Reason == why.Condition() {
+			by := "DeviceTaintRule/" + rule.Name
+			return Hold{Reason: why, By: by, Why: condition.Message, Since: condition.LastTransitionTime.Time, Word: "status of " + by}
+		}
 	}
-	at := slices.IndexFunc(unseen, func(why checks.Reason) bool { return why.Condition() == condition.Reason })
-	if at < 0 {
-		return Hold{}
-	}
-	by := "DeviceTaintRule/" + rule.Name
-	return Hold{Reason: unseen[at], By: by, Why: condition.Message, Since: condition.LastTransitionTime.Time, Word: "status of " + by}
+	return Hold{}
 }
 
 // unseen are the holds that only Tollgate knows; the others follow from objects of the cluster.
@@ -167,29 +167,22 @@ var unseen = []checks.Reason{checks.Looping, checks.TwinMissing, checks.Namespac
 
 // Events has the holds that events report. The zero Events has none. It is not safe for
 // concurrent use.
-type Events struct {
-	notices map[holdKey]notice
-	// refused are the refused evictions, by pod.
-	refused map[types.UID]refusal
-}
+type Events struct{ notices map[holdKey]notice }
 
-// holdKey identifies a hold because of a taint of an object.
+// holdKey identifies a hold because of a taint of an object, or the refused eviction of a pod.
 type holdKey struct {
 	kind, name, taint string
 	reason            checks.Reason
+	pod               types.UID
 }
 
 // notice is the latest event about a hold.
 type notice struct {
-	policy string
+	// text is the name of the policy, or why the eviction was refused.
+	text string
 	// over is true if no pod is held any more.
 	over bool
 	at   time.Time
-}
-
-type refusal struct {
-	why string
-	at  time.Time
 }
 
 // Add adds an event, in any order. Events with other reasons than evictor.EventHeld, EventReleased and
@@ -199,50 +192,30 @@ func (s *Events) Add(object any) {
 	if !ok {
 		return
 	}
-	if s.refused == nil {
-		s.notices, s.refused = map[holdKey]notice{}, map[types.UID]refusal{}
+	about, said := &event.InvolvedObject, event.Annotations
+	key := holdKey{about.Kind, about.Name, said[v1alpha1.AnnotationHeldTaint], checks.Reason(said[v1alpha1.AnnotationHeldReason]), ""}
+	read := notice{said[v1alpha1.AnnotationHeldPolicy], event.Reason == evictor.EventReleased, EventTime(event)}
+	switch {
+	case slices.Contains(evictor.EventReasonsHeldUp(), event.Reason):
+		key, read.text = holdKey{pod: about.UID}, cmp.Or(said[v1alpha1.AnnotationHeldUpBecause], event.Message)
+	case event.Reason != evictor.EventHeld && !read.over:
+		return
 	}
-	at, about := EventTime(event), &event.InvolvedObject
-	if slices.Contains(evictor.EventReasonsHeldUp(), event.Reason) {
-		if !s.refused[about.UID].at.After(at) {
-			s.refused[about.UID] = refusal{why: cmp.Or(event.Annotations[v1alpha1.AnnotationHeldUpBecause], event.Message), at: at}
+	if before := s.notices[key]; read.at.After(before.at) || (read.at.Equal(before.at) && !read.over) {
+		if s.notices == nil {
+			s.notices = map[holdKey]notice{}
 		}
-		return
-	}
-	if event.Reason != evictor.EventHeld && event.Reason != evictor.EventReleased {
-		return
-	}
-	reason := checks.Reason(event.Annotations[v1alpha1.AnnotationHeldReason])
-	key := holdKey{about.Kind, about.Name, event.Annotations[v1alpha1.AnnotationHeldTaint], reason}
-	read := notice{policy: event.Annotations[v1alpha1.AnnotationHeldPolicy], over: event.Reason == evictor.EventReleased, at: at}
-	if before, found := s.notices[key]; !found || at.After(before.at) || (at.Equal(before.at) && !read.over) {
 		s.notices[key] = read
 	}
 }
 
-// hold returns the current hold for a taint of an object, if any.
-func (s *Events) hold(source tracker.Source, taint string) Hold {
-	for _, reason := range unseen {
-		n, found := s.notices[holdKey{source.Kind.Object(), source.Name, taint, reason}]
-		if found && !n.over {
-			by := source.Kind.Object() + "/" + source.Name
-			return Hold{Reason: reason, By: by, Why: reason.Explain(n.policy), Since: n.at, Word: "event of " + by}
-		}
-	}
-	return Hold{}
-}
-
 // EventTime returns the last time of an event.
 func EventTime(event *corev1.Event) time.Time {
-	at := event.LastTimestamp.Time
-	for _, other := range []time.Time{event.EventTime.Time, event.FirstTimestamp.Time} {
-		if other.After(at) {
-			at = other
-		}
+	times := []time.Time{event.LastTimestamp.Time, event.EventTime.Time, event.FirstTimestamp.Time}
+	if event.Series != nil {
+		times = append(times, event.Series.LastObservedTime.Time)
 	}
-	if event.Series != nil && event.Series.LastObservedTime.After(at) {
-		at = event.Series.LastObservedTime.Time
-	}
+	at := slices.MaxFunc(times, time.Time.Compare)
 	if at.IsZero() {
 		at = event.CreationTimestamp.Time
 	}

@@ -106,8 +106,7 @@ func (h *Hold) None() bool { return h.Reason == "" }
 // compare orders pods by when they leave.
 func compare(a, b Eviction) int {
 	return cmp.Or(
-		cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)), a.At.Compare(b.At),
-		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID),
+		cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)), a.At.Compare(b.At), tracker.CompareKeys(a.Key, b.Key),
 	)
 }
 
@@ -168,12 +167,10 @@ func (c *Cluster) List(now time.Time, filter *Filter) []Eviction {
 		if filter.Namespace != "" && key.Namespace != filter.Namespace {
 			continue
 		}
-		situation, ok := c.Tracker.Lookup(key)
-		if !ok {
-			continue
-		}
-		if e, leaves := m.Eviction(&situation); leaves && filter.matches(&e) {
-			list = append(list, e)
+		if situation, ok := c.Tracker.Lookup(key); ok {
+			if e, leaves := m.Eviction(&situation); leaves && filter.matches(&e) {
+				list = append(list, e)
+			}
 		}
 	}
 	slices.SortFunc(list, compare)
@@ -213,15 +210,15 @@ func (m *Moment) Eviction(of *tracker.Situation) (Eviction, bool) {
 	}
 	e, ok := m.decide(&s)
 	if !ok {
-		return Eviction{}, false
+		return e, false
 	}
 	e.Key, e.Node = s.Pod.Key, s.Pod.NodeName
-	if s.Pod.Disruption != nil && s.Pod.Disruption.Status == corev1.ConditionTrue {
-		e.Disruption = s.Pod.Disruption.Reason
+	if condition := s.Pod.Disruption; condition != nil && condition.Status == corev1.ConditionTrue {
+		e.Disruption = condition.Reason
 	}
 	if leaving {
 		if e.At.After(m.now) && e.Disruption == "" {
-			return Eviction{}, false // Deleted for another reason.
+			return e, false // Deleted for another reason.
 		}
 		e.State, e.Hold = Leaving, Hold{}
 	}
@@ -237,29 +234,22 @@ func (m *Moment) decide(s *tracker.Situation) (Eviction, bool) {
 	theirs := m.Rules.Decide(m.now, *s).Because
 	switch m.Terms.Mode {
 	case configv1alpha1.EvictionReplace:
-		off := func(r decide.Reason) bool { return !m.evicts(&r) }
-		ours = slices.DeleteFunc(slices.Clone(theirs), off)
-		theirs = slices.DeleteFunc(slices.Clone(theirs), func(r decide.Reason) bool { return !off(r) })
+		ours = slices.DeleteFunc(slices.Clone(theirs), func(r decide.Reason) bool { return !m.evicts(r) })
+		theirs = slices.DeleteFunc(theirs, m.evicts)
 	case configv1alpha1.EvictionWindow:
 		ours = m.inWindow(s)
 	case configv1alpha1.EvictionObserve:
 	}
-	byKubernetes := func() Eviction {
-		return Eviction{State: m.stateAt(theirs[0].At), At: theirs[0].At, Because: theirs, By: ByKubernetes}
+	var e Eviction
+	if len(ours) > 0 {
+		e = m.byTollgate(&s.Pod, ours)
 	}
-	switch {
-	case len(ours) == 0 && len(theirs) == 0:
-		return Eviction{}, false
-	case len(ours) == 0:
-		return byKubernetes(), true
-	case len(theirs) == 0:
-		return m.byTollgate(&s.Pod, ours), true
+	if len(theirs) == 0 {
+		return e, len(ours) > 0
 	}
-	e, then := m.byTollgate(&s.Pod, ours), theirs[0].At
-	if !then.After(m.now) || (e.Hold.None() && then.Before(e.At)) {
-		e = byKubernetes()
-		e.Because = joinReasons(e.Because, ours)
-		return e, true
+	then := theirs[0].At
+	if len(ours) == 0 || !then.After(m.now) || (e.Hold.None() && then.Before(e.At)) {
+		return Eviction{State: m.stateAt(then), At: then, Because: joinReasons(theirs, ours), By: ByKubernetes}, true
 	}
 	e.Because = joinReasons(e.Because, theirs)
 	if !e.Hold.None() {
@@ -272,7 +262,7 @@ func (m *Moment) decide(s *tracker.Situation) (Eviction, bool) {
 }
 
 // evicts reports whether Tollgate evicts for the kind of taint of a reason.
-func (m *Moment) evicts(reason *decide.Reason) bool {
+func (m *Moment) evicts(reason decide.Reason) bool {
 	if reason.Taint.Source.Kind.OnDevice() {
 		return m.Terms.Devices
 	}
@@ -281,7 +271,6 @@ func (m *Moment) evicts(reason *decide.Reason) bool {
 
 // joinReasons appends those of others whose taints are not in because.
 func joinReasons(because, others []decide.Reason) []decide.Reason {
-	because = slices.Clone(because)
 	for _, other := range others {
 		same := func(r decide.Reason) bool {
 			return r.Taint.Source == other.Taint.Source && r.Device == other.Device && r.Taint.String() == other.Taint.String()
@@ -298,11 +287,10 @@ func joinReasons(because, others []decide.Reason) []decide.Reason {
 func (m *Moment) inWindow(s *tracker.Situation) []decide.Reason {
 	rules := m.Rules
 	rules.Window = true
-	decision := rules.Decide(m.now, *s)
 	subject := decide.SubjectOf(&s.Pod, m.Namespaces)
-	return slices.DeleteFunc(slices.Clone(decision.Because), func(reason decide.Reason) bool {
+	return slices.DeleteFunc(rules.Decide(m.now, *s).Because, func(reason decide.Reason) bool {
 		way, err := decide.Treat(m.Set, &reason, &subject)
-		return !m.evicts(&reason) || (err == nil && (way.Policy == nil || way.Policy.WindowSeconds == nil))
+		return !m.evicts(reason) || (err == nil && (way.Policy == nil || way.Policy.WindowSeconds == nil))
 	})
 }
 

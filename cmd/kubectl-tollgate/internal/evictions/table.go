@@ -1,13 +1,12 @@
 package evictions
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"fmt"
 	"io"
 	"maps"
-	"math"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
-	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -45,11 +43,7 @@ func WriteNames(w io.Writer, list []Eviction) error {
 }
 
 func writeLines(w io.Writer, what string, lines []string) error {
-	out := bufio.NewWriter(w)
-	for _, line := range lines {
-		_, _ = out.WriteString(line + "\n") // Flush returns the error.
-	}
-	if err := out.Flush(); err != nil {
+	if _, err := io.WriteString(w, strings.Join(append(lines, ""), "\n")); err != nil {
 		return fmt.Errorf("write %s: %w", what, err)
 	}
 	return nil
@@ -73,20 +67,28 @@ func tableLines(list []Eviction, now time.Time, wide bool) []string {
 // shortRow has the hold at the end, which narrow columns keep.
 func shortRow(e *Eviction, now time.Time) []string {
 	text := e.Reason()
-	if until := e.Hold.Until; !until.IsZero() && e.State != Leaving && !e.over() {
+	if until := e.Hold.Until; !until.IsZero() {
 		text += ", leaves " + relative(until, now)
 	}
 	return []string{e.Namespace, e.Name, when(e, now), string(e.State), text}
 }
 
-// Reason returns the taint that evicts the pod, and what holds it or who deletes it, in a few words.
+// Reason returns the taint that evicts the pod, and what holds it or who deletes it, in a few words. The
+// taint is without the domain of its key and the effect, which is always NoExecute.
 func (e *Eviction) Reason() string {
-	text := cause(&e.Because[0])
-	if others := len(e.Because) - 1; others > 0 && !e.over() {
+	taint := &e.Because[0].Taint
+	text := path.Base(taint.Key)
+	if taint.Value != "" {
+		text += "=" + taint.Value
+	}
+	text += " of " + ref(taint.Author())
+	if e.State == Gone || e.State == Staying {
+		return text
+	}
+	if others := len(e.Because) - 1; others > 0 {
 		text += fmt.Sprintf(" +%d", others)
 	}
 	switch {
-	case e.over():
 	case e.State == Leaving:
 		text += "; " + cmp.Or(e.Disruption, "being deleted")
 	case !e.Hold.None():
@@ -96,9 +98,6 @@ func (e *Eviction) Reason() string {
 	}
 	return text
 }
-
-// over reports whether the pod does not have to leave any more.
-func (e *Eviction) over() bool { return e.State == Gone || e.State == Staying }
 
 func wideRow(e *Eviction, now time.Time) []string {
 	var taints []string
@@ -147,7 +146,7 @@ func according(e *Eviction) string {
 // when returns the time until or since the deadline.
 func when(e *Eviction, now time.Time) string {
 	switch {
-	case e.over():
+	case e.State == Gone || e.State == Staying:
 		return "-"
 	case e.State == Leaving:
 		return "now"
@@ -163,7 +162,7 @@ func relative(at, now time.Time) string {
 	left := at.Sub(now)
 	switch {
 	case left > 0:
-		return "in " + duration.HumanDuration(time.Duration(math.Ceil(left.Seconds()))*time.Second)
+		return "in " + duration.HumanDuration((left + time.Second - 1).Truncate(time.Second))
 	case left > -time.Second:
 		return "now"
 	default:
@@ -171,81 +170,48 @@ func relative(at, now time.Time) string {
 	}
 }
 
-func stamp(at time.Time) string {
-	if at.IsZero() {
-		return cli.None
-	}
-	return at.UTC().Format(time.RFC3339)
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+var shortKinds = map[tracker.SourceKind]string{
+	tracker.SourceNode: "node", tracker.SourceRule: "rule", tracker.SourceSlice: "slice", tracker.SourcePatch: "patch",
 }
 
 // ref returns an object as kind/name, with a short kind.
-func ref(source tracker.Source) string {
-	short := map[tracker.SourceKind]string{
-		tracker.SourceNode: "node", tracker.SourceRule: "rule", tracker.SourceSlice: "slice", tracker.SourcePatch: "patch",
-	}
-	return short[source.Kind] + "/" + source.Name
+func ref(source tracker.Source) string { return shortKinds[source.Kind] + "/" + source.Name }
+
+// inShort describes holds in a few words, with the name of the object that holds.
+var inShort = map[checks.Reason]string{
+	checks.Paused:           "policy {name} is paused",
+	checks.Protected:        "policy {name} protects it",
+	checks.BreakerTripped:   "breaker of policy {name}",
+	checks.Budget:           "budget {name}",
+	checks.NodesDown:        "all nodes are down",
+	checks.Looping:          "it comes back again and again",
+	checks.TwinMissing:      "no NoSchedule twin yet",
+	checks.NamespaceUnknown: "labels of its namespace unknown",
 }
 
-// cause returns the taint that evicts a pod, without the domain of its key and the effect, which
-// is always NoExecute.
-func cause(reason *decide.Reason) string {
-	key := reason.Taint.Key
-	if _, name, found := strings.Cut(key, "/"); found {
-		key = name
-	}
-	if reason.Taint.Value != "" {
-		key += "=" + reason.Taint.Value
-	}
-	return key + " of " + ref(reason.Taint.Author())
-}
-
-// short describes a hold in a few words.
 func (h *Hold) short() string {
-	name := h.By[strings.LastIndex(h.By, "/")+1:]
-	switch h.Reason {
-	case checks.Paused:
-		return "policy " + name + " is paused"
-	case checks.Protected:
-		return "policy " + name + " protects it"
-	case checks.BreakerTripped:
-		return "breaker of policy " + name
-	case checks.Budget:
-		switch {
-		case strings.HasPrefix(h.By, "Pod/"):
-			return "refused: " + h.Why
-		case strings.Contains(name, ","):
-			return "several budgets: " + name
-		default:
-			return "budget " + name
-		}
-	case checks.NodesDown:
-		return "all nodes are down"
-	case checks.Looping:
-		return "it comes back again and again"
-	case checks.TwinMissing:
-		return "no NoSchedule twin yet"
-	case checks.NamespaceUnknown:
-		return "labels of its namespace unknown"
+	name := path.Base(h.By)
+	switch {
+	case strings.HasPrefix(h.By, "Pod/"):
+		return "refused: " + h.Why
+	case strings.Contains(name, ","):
+		return "several budgets: " + name
 	default:
-		return string(h.Reason)
+		return strings.ReplaceAll(inShort[h.Reason], "{name}", name)
 	}
 }
 
-// The colours of states, as ANSI escape codes.
-const (
-	green  = "\x1b[32m"
-	yellow = "\x1b[33m"
-	red    = "\x1b[31m"
-	plain  = "\x1b[0m"
-)
+// colours are the ANSI escape codes of the colours of states: green, yellow and red.
+var colours = map[State]string{Leaving: "\x1b[32m", Due: "\x1b[33m", Blocked: "\x1b[33m", Held: "\x1b[31m", Paused: "\x1b[31m"}
 
 // coloured returns a line in the colour of a state.
 func coloured(state State, line string) string {
-	colour := map[State]string{Leaving: green, Due: yellow, Blocked: yellow, Held: red, Paused: red}[state]
-	if colour == "" {
-		return line
+	if colour := colours[state]; colour != "" {
+		return colour + line + "\x1b[0m"
 	}
-	return colour + line + plain
+	return line
 }
 
 // overdue is how long a pod may be due without a hold: the attempt, its grace period and the pace
@@ -255,39 +221,32 @@ const overdue = 30 * time.Second
 // Notes returns sentences about holds and what ends them, the most pods first, and about overdue
 // pods without a known hold.
 func Notes(list []Eviction, now time.Time) []string {
-	type holder struct {
-		reason checks.Reason
-		by     string
-	}
-	pods, first := map[holder]int{}, map[holder]*Hold{}
+	held := map[[2]string][]*Hold{} // by reason and object
 	silent := 0
-	for _, e := range list {
+	for i := range list {
+		e := &list[i]
 		if e.State == Due && now.Sub(e.At) > overdue {
 			silent++
 		}
-		if of := (holder{e.Hold.Reason, e.Hold.By}); !e.Hold.None() {
-			if pods[of]++; first[of] == nil {
-				first[of] = &e.Hold
-			}
+		if hold := &e.Hold; !hold.None() {
+			of := [2]string{string(hold.Reason), hold.By}
+			held[of] = append(held[of], hold)
 		}
 	}
 	var notes []string
-	for _, of := range slices.SortedFunc(maps.Keys(pods), func(a, b holder) int {
-		return cmp.Or(cmp.Compare(pods[b], pods[a]), cmp.Compare(a.reason, b.reason), cmp.Compare(a.by, b.by))
+	for _, holds := range slices.SortedFunc(maps.Values(held), func(a, b []*Hold) int {
+		return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a[0].Reason, b[0].Reason), cmp.Compare(a[0].By, b[0].By))
 	}) {
-		hold, breaker := first[of], of.reason == checks.BreakerTripped
-		text := cli.Counted(pods[of], "pod") + " held"
+		hold := holds[0]
+		text := cli.Counted(len(holds), "pod") + " held"
 		if hold.By != "" {
 			text += " by " + hold.By
 		}
-		if breaker && !hold.Since.IsZero() {
-			text += " for " + duration.HumanDuration(now.Sub(hold.Since))
+		why := ": " + hold.Why
+		if hold.Reason == checks.BreakerTripped {
+			why = " for " + duration.HumanDuration(now.Sub(hold.Since)) + why + ". To let them go: kubectl tollgate release " + path.Base(hold.By)
 		}
-		text += ": " + hold.Why
-		if breaker {
-			text += ". To let them go: kubectl tollgate release " + hold.By[strings.LastIndex(hold.By, "/")+1:]
-		}
-		notes = append(notes, text+" (according to: "+hold.Word+")")
+		notes = append(notes, text+why+" (according to: "+hold.Word+")")
 	}
 	if silent > 0 {
 		notes = append(notes, cli.Counted(silent, "pod")+" due for more than "+duration.HumanDuration(overdue)+

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -18,9 +19,9 @@ func TestThatItIsNotAskedWhoWroteIsSaid(t *testing.T) {
 	for i := range list {
 		list[i].Because = []decide.Reason{{Taint: tracker.Taint{Source: tracker.Source{Kind: tracker.SourceNode, Name: strconv.Itoa(i)}}}}
 	}
-	note, err := AddWriters(t.Context(), nil, nil, list)
-	require.NoError(t, err)
-	require.Equal(t, "who wrote the taints is not said: they are of 51 objects, and it is asked of 50 at most. Narrow the list", note)
+	found := &state.Cluster{}
+	require.NoError(t, AddWriters(t.Context(), nil, found, list))
+	require.Equal(t, []string{"who wrote the taints is not said: they are of 51 objects, and it is asked of 50 at most. Narrow the list"}, found.Missing())
 }
 
 func TestWhoWroteAFieldLastIsNamed(t *testing.T) {

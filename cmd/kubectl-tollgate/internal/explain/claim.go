@@ -9,9 +9,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/devices"
+	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -33,6 +36,8 @@ type Claim struct {
 
 	// blocked is why it cannot be allocated or used; empty if unknown.
 	blocked string
+	// asked are the requests as PlacementPolicies see them.
+	asked []placement.ClaimRequest
 }
 
 // Request is a request of a claim, or an alternative of one.
@@ -78,35 +83,38 @@ func (w *World) Claim(ctx context.Context, namespace, name string) (*Claim, erro
 	c := w.explainClaim(ctx, namespace, name)
 	c.Missing = w.Missing()
 	stored := named(w.Claims, name)
-	if stored == nil {
+	if stored == nil || w.Namespace == nil {
 		return c, nil
 	}
-	return c, w.claimPlacement(ctx, c, stored)
+	var err error
+	c.Placement, err = w.placement(ctx, stored, []Claim{*c}, nil, func(matching placement.Matching) []placement.Gift { return matching.ClaimGifts(c.asked) })
+	return c, err
 }
 
 // explainClaim explains a claim without PlacementPolicies.
 func (w *World) explainClaim(ctx context.Context, namespace, name string) *Claim {
 	c := &Claim{Kind: "ResourceClaim", Namespace: namespace, Name: name}
 	stored := named(w.Claims, name)
-	if stored == nil && w.Unread("resourceclaims") {
+	switch {
+	case stored != nil:
+	case w.Unread("resourceclaims"):
 		c.Answer = "It is not known how it is: ResourceClaims could not be read."
 		return c
-	}
-	if stored == nil {
+	default:
 		c.blocked = "claim " + name + " does not exist"
-		c.Answer = sentence("not found: namespace " + namespace + " has no ResourceClaim " + name)
+		c.Answer = "Not found: namespace " + namespace + " has no ResourceClaim " + name + "."
 		return c
 	}
 	c.Found, c.Allocated = true, stored.Status.Allocation != nil
 	for _, consumer := range stored.Status.ReservedFor {
 		c.ReservedFor = append(c.ReservedFor, consumer.Resource+"/"+consumer.Name)
 	}
-	c.Requests = requestsOf(&stored.Spec)
-	if !c.Allocated {
+	c.setRequests(&stored.Spec)
+	if c.Allocated {
+		w.allocated(c, stored)
+	} else {
 		w.unallocated(ctx, c)
-		return c
 	}
-	w.allocated(c, stored)
 	return c
 }
 
@@ -118,12 +126,11 @@ func (r *Request) count() string {
 	return "all"
 }
 
-// requestsOf returns the requests of a claim and their alternatives, in order.
-func requestsOf(spec *resourcev1.ResourceClaimSpec) []Request {
-	var requests []Request
-	add := func(name string, r *resourcev1.ExactDeviceRequest) {
+// setRequests sets the requests of a claim and their alternatives, in order.
+func (c *Claim) setRequests(spec *resourcev1.ResourceClaimSpec) {
+	add := func(name string, path *field.Path, r *resourcev1.ExactDeviceRequest) {
 		request := Request{
-			Name: name, Class: r.DeviceClassName, Asks: max(r.Count, 1), AdminAccess: r.AdminAccess != nil && *r.AdminAccess,
+			Name: name, Class: r.DeviceClassName, Asks: max(r.Count, 1), AdminAccess: ptr.Deref(r.AdminAccess, false),
 			tolerations: r.Tolerations, selectors: r.Selectors,
 		}
 		if r.AllocationMode == resourcev1.DeviceAllocationModeAll {
@@ -132,49 +139,50 @@ func requestsOf(spec *resourcev1.ResourceClaimSpec) []Request {
 		for _, t := range r.Tolerations {
 			request.Tolerations = append(request.Tolerations, tolerationWords(tolerationOf(t)))
 		}
-		requests = append(requests, request)
+		c.Requests = append(c.Requests, request)
+		c.asked = append(c.asked, placement.ClaimRequest{Path: path.Child("tolerations"), Tolerations: r.Tolerations})
 	}
 	for _, r := range spec.Devices.Requests {
+		path := field.NewPath("spec", "devices", "requests").Key(r.Name)
 		if r.Exactly != nil {
-			add(r.Name, r.Exactly)
+			add(r.Name, path, r.Exactly)
 		}
 		for _, sub := range r.FirstAvailable {
-			add(r.Name+"/"+sub.Name, &resourcev1.ExactDeviceRequest{
+			add(r.Name+"/"+sub.Name, path.Child("firstAvailable").Key(sub.Name), &resourcev1.ExactDeviceRequest{
 				DeviceClassName: sub.DeviceClassName, AllocationMode: sub.AllocationMode, Count: sub.Count, Tolerations: sub.Tolerations, Selectors: sub.Selectors,
 			})
 		}
 	}
-	return requests
 }
 
 // allocated explains a claim with devices.
 func (w *World) allocated(c *Claim, stored *resourcev1.ResourceClaim) {
-	kept := tracker.ClaimOf(stored)
 	var bad []string
-	for i, used := range kept.Devices {
+	for i, used := range tracker.ClaimOf(stored).Devices {
 		d := ClaimDevice{Device: used.ID.String(), Request: stored.Status.Allocation.Devices.Results[i].Request}
 		for _, taint := range w.Tracker.DeviceTaints(used.ID) {
 			m := matchDevice(used.Tolerations, &taint)
 			m.Device = d.Device
-			if taint.Effect == corev1.TaintEffectNoExecute {
-				m.Leaves = w.leaves(tracker.Situation{
+			if m.effect == corev1.TaintEffectNoExecute {
+				m.Leaves = cli.TimeOrNone(w.Rules.Decide(w.Now, tracker.Situation{
 					Pod:     tracker.Pod{NodeName: "any"},
 					Devices: []tracker.TaintedDevice{{ID: used.ID, Tolerations: used.Tolerations, Taints: []tracker.Taint{taint}}},
-				})
+				}).At)
 			}
-			if repels(taint.Effect) && !m.Tolerated {
+			if m.repels() {
 				bad = append(bad, m.Taint+" of "+d.Device+" ("+m.Source+")")
 			}
 			d.Taints = append(d.Taints, m)
 		}
 		c.Devices = append(c.Devices, d)
 	}
-	has := "It has " + cli.Counted(len(c.Devices), "device")
-	c.Answer = has + ", and none of them has a taint that it does not tolerate."
-	if len(bad) > 0 {
-		c.Answer = has + ", with taints that it does not tolerate: " + cli.Few(bad) + "."
-		c.blocked = "claim " + c.Name + " has a device with a taint that it does not tolerate: " + cli.Few(bad)
+	c.Answer = "It has " + cli.Counted(len(c.Devices), "device")
+	if len(bad) == 0 {
+		c.Answer += ", and none of them has a taint that it does not tolerate."
+		return
 	}
+	c.Answer += ", with taints that it does not tolerate: " + cli.Few(bad) + "."
+	c.blocked = "claim " + c.Name + " has a device with a taint that it does not tolerate: " + cli.Few(bad)
 }
 
 // unallocated explains a claim without devices. It cannot be allocated if there are problems with
@@ -184,23 +192,17 @@ func (w *World) unallocated(ctx context.Context, c *Claim) {
 	if w.Inventory == nil {
 		return
 	}
-	problems := map[string][]string{}
-	possible := map[string]bool{}
-	var parents []string
+	problems := map[string][]string{} // those of all alternatives of a request
 	for i := range c.Requests {
 		r := &c.Requests[i]
 		r.Candidates = w.candidates(ctx, r)
-		parent, _, _ := strings.Cut(r.Name, "/")
-		parents = append(parents, parent)
-		if problem := r.problem(); problem != "" {
-			problems[parent] = append(problems[parent], problem)
-		} else {
-			possible[parent] = true
-		}
+		request, _, _ := strings.Cut(r.Name, "/")
+		problems[request] = append(problems[request], r.problem())
 	}
-	for _, parent := range parents {
-		if !possible[parent] {
-			why := strings.Join(problems[parent], ", and ")
+	for _, r := range c.Requests {
+		request, _, _ := strings.Cut(r.Name, "/")
+		if !slices.Contains(problems[request], "") {
+			why := strings.Join(problems[request], ", and ")
 			c.blocked = "claim " + c.Name + " cannot be allocated: " + why
 			c.Answer = "It is not allocated, and cannot be: " + why + "."
 			return
@@ -215,31 +217,27 @@ func (w *World) candidates(ctx context.Context, r *Request) *Candidates {
 		return &Candidates{NoClass: true}
 	}
 	selectors := devices.CompileClass(slices.Concat(class.Spec.Selectors, r.selectors))
-	found := &Candidates{}
-	taints := map[string]int{}
+	found, taints := &Candidates{}, map[string]int{}
 	//nolint:contextcheck // An expression ends by its cost, not by a context.
 	for d := range w.Inventory.Devices(ctx) {
 		if !selectors.Selects(d) {
 			continue
 		}
 		found.Selected++
-		var bad []string // The bracket is open.
+		tainted := false
 		for _, taint := range w.Tracker.DeviceTaints(d.Device) {
-			if m := matchDevice(r.tolerations, &taint); repels(taint.Effect) && !m.Tolerated {
-				bad = append(bad, m.Taint+" ("+strings.Join(append([]string{m.Source}, m.Near...), ", "))
+			if m := matchDevice(r.tolerations, &taint); m.repels() {
+				tainted = true
+				taints[m.Taint+" ("+cli.Joined(append([]string{m.Source}, m.Near...))]++ // The bracket is open.
 			}
 		}
-		shared := r.AdminAccess || d.Spec.AllowMultipleAllocations != nil && *d.Spec.AllowMultipleAllocations
-		switch {
-		case len(bad) > 0:
+		switch shared := r.AdminAccess || ptr.Deref(d.Spec.AllowMultipleAllocations, false); {
+		case tainted:
 			found.Tainted++
 		case !shared && slices.ContainsFunc(d.Claims, func(claim devices.Claim) bool { return !claim.AdminAccess }):
 			found.Taken++
 		default:
 			found.Free++
-		}
-		for _, text := range bad {
-			taints[text]++
 		}
 	}
 	for text, devices := range taints {
@@ -261,16 +259,14 @@ func (r *Request) problem() string {
 		// All devices of one node are enough, so that one that is free may do.
 		return ""
 	}
-	var against []string
+	text := fmt.Sprintf("request %s asks for %s of %s (DeviceClass %s)", r.Name, r.count(), cli.Counted(c.Selected, "device"), r.Class)
+	separator := ", of which"
 	if c.Tainted > 0 {
-		against = append(against, fmt.Sprintf("%d %s taints that it does not tolerate: %s", c.Tainted, cli.Plural(c.Tainted, "has", "have"), cli.Few(c.Taints)))
+		text += fmt.Sprintf("%s %d %s taints that it does not tolerate: %s", separator, c.Tainted, cli.Plural(c.Tainted, "has", "have"), cli.Few(c.Taints))
+		separator = " and"
 	}
 	if c.Taken > 0 {
-		against = append(against, fmt.Sprintf("%d %s allocated to other claims", c.Taken, cli.Plural(c.Taken, "is", "are")))
-	}
-	text := fmt.Sprintf("request %s asks for %s of %s (DeviceClass %s)", r.Name, r.count(), cli.Counted(c.Selected, "device"), r.Class)
-	if len(against) > 0 {
-		text += ", of which " + cli.And(against)
+		text += fmt.Sprintf("%s %d %s allocated to other claims", separator, c.Taken, cli.Plural(c.Taken, "is", "are"))
 	}
 	return text
 }

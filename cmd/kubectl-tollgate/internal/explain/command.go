@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,7 +74,6 @@ slices, budgets or the kinds of Tollgate, the answer is shorter and names the mi
   kubectl tollgate explain claim gpu -n ml
   kubectl tollgate explain node node-7 -o wide
   kubectl tollgate explain device gpu.example.com/node-7/gpu-0`,
-		Args: args,
 	}
 	connection := cli.Connect(cmd)
 	state.CompleteKinds(cmd, connection, kindPod, kindClaim, kindNode, kindDevice)
@@ -81,11 +81,11 @@ slices, budgets or the kinds of Tollgate, the answer is shorter and names the mi
 	wants.AddFlags(cmd)
 	output.AddFlag(cmd, "`format`", "text", "wide", "yaml", "json")
 	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
-		if err := output.Validate(); err != nil {
+		of, err := questionOf(arguments)
+		if err = cmp.Or(err, output.Validate()); err != nil {
 			return err
 		}
-		kind, name := objectOf(arguments)
-		namespace, _, err := connection.Namespace()
+		of.namespace, _, err = connection.Namespace()
 		if err != nil {
 			return err
 		}
@@ -93,10 +93,7 @@ slices, budgets or the kinds of Tollgate, the answer is shorter and names the mi
 		if err != nil {
 			return err
 		}
-		of := question{kind: kind, namespace: namespace, name: name, lease: wants.Lease, now: clock.RealClock{}.Now()}
-		if kind == kindDevice {
-			of.device, _ = deviceOf(name) // Function args has looked at it.
-		}
+		of.lease, of.now = wants.Lease, clock.RealClock{}.Now()
 		return show(cmd.Context(), clients, of, output.Format, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
 	return cmd
@@ -112,41 +109,29 @@ type question struct {
 	now   time.Time
 }
 
-// args checks the kind and the name: pod NAME, or pod/NAME.
-func args(_ *cobra.Command, arguments []string) error {
-	kind, name := objectOf(arguments)
-	switch {
-	case kind == "" || name == "" || len(arguments) > 2:
-		return errors.New("want a kind and a name, such as pod NAME: " + strings.Join([]string{kindPod, kindClaim, kindNode, kindDevice}, ", "))
-	case kind == kindDevice:
-		_, err := deviceOf(name)
-		return err
-	default:
-		return nil
-	}
-}
-
-// objectOf returns the kind and the name; the kind is empty if unknown.
-func objectOf(arguments []string) (kind, name string) {
+// questionOf returns the question for the object that arguments name: pod NAME, or pod/NAME.
+func questionOf(arguments []string) (of question, err error) {
+	word := ""
 	switch len(arguments) {
-	case 0:
-		return "", ""
 	case 1:
-		kind, name, _ = strings.Cut(arguments[0], "/")
-	default:
-		kind, name = arguments[0], arguments[1]
+		word, of.name, _ = strings.Cut(arguments[0], "/")
+	case 2:
+		word, of.name = arguments[0], arguments[1]
 	}
-	return kinds[kind], name
-}
-
-func deviceOf(name string) (device.ID, error) {
-	parts := strings.Split(name, "/")
-	// A pool may have slashes in its name, and the others may not.
-	if len(parts) < 3 {
-		return device.ID{}, fmt.Errorf("device is %q, want DRIVER/POOL/DEVICE", name)
+	of.kind = kinds[word]
+	if of.kind == "" || of.name == "" {
+		return of, errors.New("want a kind and a name, such as pod NAME: pod, claim, node, device")
 	}
+	if of.kind != kindDevice {
+		return of, nil
+	}
+	parts := strings.Split(of.name, "/")
 	last := len(parts) - 1
-	return device.ID{Driver: parts[0], Pool: strings.Join(parts[1:last], "/"), Name: parts[last]}, nil
+	if last < 2 { // A pool may have slashes in its name, and the others may not.
+		return of, fmt.Errorf("device is %q, want DRIVER/POOL/DEVICE", of.name)
+	}
+	of.device = device.ID{Driver: parts[0], Pool: strings.Join(parts[1:last], "/"), Name: parts[last]}
+	return of, nil
 }
 
 // explanation is a Pod, Claim, Node or Device.

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 // serves is what an API server serves, by group and version.
@@ -170,11 +171,9 @@ spec: {taints: [{key: dedicated}], grants: [{namespaces: [ml]}]}
 func ask(t *testing.T, f *fakes, kind, name, output string) (out, notes string, err error) {
 	t.Helper()
 	var text, said bytes.Buffer
-	of := question{kind: kind, namespace: "ml", name: name, lease: "gates", now: noon}
-	if kind == kindDevice {
-		of.device, err = deviceOf(name)
-		require.NoError(t, err)
-	}
+	of, err := questionOf([]string{kind, name})
+	require.NoError(t, err)
+	of.namespace, of.lease, of.now = "ml", "gates", noon
 	err = show(t.Context(), f.clients(), of, output, &text, &said)
 	return text.String(), said.String(), err
 }
@@ -307,22 +306,26 @@ func TestExplainTakesKindsAsKubectlDoes(t *testing.T) {
 		{[]string{"no", "n"}, kindNode, "n"},
 		{[]string{"device/a/b/c"}, kindDevice, "a/b/c"},
 	} {
-		kind, name := objectOf(test.given)
-		require.Equal(t, test.kind, kind)
-		require.Equal(t, test.name, name)
-		require.NoError(t, args(nil, test.given))
+		of, err := questionOf(test.given)
+		require.NoError(t, err)
+		require.Equal(t, test.kind, of.kind)
+		require.Equal(t, test.name, of.name)
 	}
 	for _, given := range [][]string{nil, {"pod"}, {"web"}, {"service", "s"}, {"pod", "a", "b"}, {"pod", ""}} {
-		require.ErrorContains(t, args(nil, given), "want a kind and a name, such as pod NAME", "%v", given)
+		_, err := questionOf(given)
+		require.ErrorContains(t, err, "want a kind and a name, such as pod NAME", "%v", given)
 	}
-	require.ErrorContains(t, args(nil, []string{"device", "a/b"}), `device is "a/b", want DRIVER/POOL/DEVICE`)
-	id, err := deviceOf("d/pool/with/slashes/x")
+	_, err := questionOf([]string{"device", "a/b"})
+	require.ErrorContains(t, err, `device is "a/b", want DRIVER/POOL/DEVICE`)
+	of, err := questionOf([]string{"device", "d/pool/with/slashes/x"})
 	require.NoError(t, err)
-	require.Equal(t, "pool/with/slashes", id.Pool)
+	require.Equal(t, device.ID{Driver: "d", Pool: "pool/with/slashes", Name: "x"}, of.device)
 
 	cmd := NewCommand()
-	cmd.SetArgs([]string{"pod", "web", "-o", "table"})
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
+	cmd.SetArgs([]string{"pod", "-o", "table"})
+	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), "want a kind and a name, such as pod NAME: pod, claim, node, device")
+	cmd.SetArgs([]string{"pod", "web", "-o", "table"})
 	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), `--output is "table", want one of text, wide, yaml, json`)
 }
 

@@ -1,12 +1,9 @@
 package explain
 
 import (
+	"cmp"
 	"context"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
@@ -47,11 +44,10 @@ func (w *World) Device(ctx context.Context, id device.ID) *Device {
 			}
 		}
 	}
-	texts := map[corev1.TaintEffect][]string{}
-	for _, t := range w.Tracker.DeviceTaints(id) {
-		source := sourceWords(t.Author())
-		d.Taints = append(d.Taints, Taint{Taint: t.String(), Source: source, Device: id.String(), Since: cli.TimeOrNone(t.TimeAdded)})
-		texts[t.Effect] = append(texts[t.Effect], t.String()+" ("+source+")")
+	for _, taint := range w.Tracker.DeviceTaints(id) {
+		t := matchDevice(nil, &taint)
+		t.Device = d.Name
+		d.Taints = append(d.Taints, t)
 	}
 	for _, claim := range w.Tracker.ClaimsOn(id) {
 		d.Claims = append(d.Claims, claim.String())
@@ -64,13 +60,10 @@ func (w *World) Device(ctx context.Context, id device.ID) *Device {
 		}
 		return d
 	}
-	words := effectWords(texts, "claims")
-	if len(words) == 0 {
-		words = []string{"no taint keeps claims off or makes pods leave"}
-	}
+	text := cmp.Or(effectWords(d.Taints, "claims"), "no taint keeps claims off or makes pods leave")
 	if !d.Found {
-		words = append([]string{"it is not published any more"}, words...)
+		text = "it is not published any more; " + text
 	}
-	d.Answer = sentence(strings.Join(words, "; ") + ": " + w.tally(d.Pods))
+	d.Answer = sentence(text + ": " + w.tally(d.Pods, "no pod uses it"))
 	return d
 }

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -65,11 +66,11 @@ func (w *World) Node(name string) *Node {
 		return n
 	}
 	n.Found, n.Cordoned = true, node.Spec.Unschedulable
-	texts := map[corev1.TaintEffect][]string{}
+	var taints []Taint
 	for _, taint := range node.Spec.Taints {
-		t := w.nodeTaint(node, &taint)
-		n.Taints = append(n.Taints, t)
-		texts[taint.Effect] = append(texts[taint.Effect], t.Taint)
+		t := match(w.Rules, nil, &taint)
+		taints = append(taints, t)
+		n.Taints = append(n.Taints, w.nodeTaint(node, &taint, &t))
 	}
 	for _, r := range w.Policies.Taints.Missing(node.Labels, node.Spec.Taints) {
 		n.Lacks = append(n.Lacks, r.String()+" ("+policy.Ref("TaintPolicy", r.Policy)+")")
@@ -81,18 +82,11 @@ func (w *World) Node(name string) *Node {
 	n.Events = shown(w.newest(func(e *corev1.Event) bool {
 		return e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == name && strings.Contains(e.Reason, "Evict")
 	}))
-	words := effectWords(texts, "new pods")
+	text := effectWords(taints, "new pods")
 	if n.Cordoned {
-		words = append(words, "it is cordoned")
+		text = strings.TrimPrefix(text+"; it is cordoned", "; ")
 	}
-	if len(words) == 0 {
-		words = append(words, "no taint keeps pods off or makes them leave")
-	}
-	pods := "no pod is on it"
-	if len(n.Pods) > 0 {
-		pods = w.tally(n.Pods)
-	}
-	n.Answer = sentence(strings.Join(words, "; ") + ": " + pods)
+	n.Answer = sentence(cmp.Or(text, "no taint keeps pods off or makes them leave") + ": " + w.tally(n.Pods, "no pod is on it"))
 	return n
 }
 
@@ -102,22 +96,16 @@ var meanings = map[corev1.TaintEffect]string{
 	corev1.TaintEffectPreferNoSchedule: "new pods go elsewhere if they can",
 }
 
-func (w *World) nodeTaint(node *corev1.Node, taint *corev1.Taint) NodeTaint {
-	t := NodeTaint{Taint: taint.ToString(), Means: cmp.Or(meanings[taint.Effect], "has no effect that is known")}
-	if taint.TimeAdded != nil && !taint.TimeAdded.IsZero() {
-		t.Since = taint.TimeAdded
-	}
+// nodeTaint describes a taint of a node.
+func (w *World) nodeTaint(node *corev1.Node, taint *corev1.Taint, m *Taint) NodeTaint {
+	t := NodeTaint{Taint: m.Taint, Since: m.Since, Means: cmp.Or(meanings[taint.Effect], "has no effect that is known")}
 	for _, r := range w.Policies.Taints.Register(node.Labels) {
 		if r.Is(taint) {
 			t.Registers = policy.Ref("TaintPolicy", r.Policy)
 		}
 	}
 	for _, p := range w.TaintPolicies {
-		governs := slices.ContainsFunc(p.Spec.Taints, func(s v1alpha1.TaintSelector) bool {
-			compiled := selector.Compile(&s)
-			return compiled.Selects(v1alpha1.TaintTargetNode, "", taint.Key, taint.Value, taint.Effect)
-		})
-		if governs {
+		if selector.Selecting(selector.CompileAll(p.Spec.Taints), v1alpha1.TaintTargetNode, "", taint.Key, taint.Value, taint.Effect) != nil {
 			t.Policies = append(t.Policies, settersOf(&p, t.Since))
 		}
 	}
@@ -129,39 +117,30 @@ func settersOf(p *v1alpha1.TaintPolicy, since *metav1.Time) TaintSetters {
 	s := TaintSetters{Policy: policy.Ref("TaintPolicy", p.Name)}
 	var setters []string
 	for _, setter := range p.Spec.Setters {
-		var words []string
-		if len(setter.Subjects) > 0 {
-			words = append(words, policy.ShortSubjects(setter.Subjects))
-		}
+		text := policy.ShortSubjects(setter.Subjects)
 		if setter.RBAC {
-			words = append(words, "whom RBAC allows the verb taint on taints.tollgate.dev")
+			text += " whom RBAC allows the verb taint on taints.tollgate.dev"
 		}
 		if setter.Expression != "" {
-			words = append(words, "where an expression says so")
+			text += " where an expression says so"
 		}
-		text := strings.Join(words, " ")
-		if len(setter.Operations) > 0 {
-			text += " (" + policy.ShortList(setter.Operations, ", ", policy.Enum) + ")"
-		}
-		setters = append(setters, text)
+		text += bracketed(policy.ShortList(setter.Operations, ", ", policy.Enum))
+		setters = append(setters, strings.TrimPrefix(text, " "))
 	}
-	s.Setters = strings.Join(setters, ", or ")
-	if len(setters) == 0 {
-		s.Setters = "nobody is named, so only the system"
-	}
+	s.Setters = cmp.Or(strings.Join(setters, ", or "), "nobody is named, so only the system")
 	if p.Spec.TTL != nil && since != nil {
 		s.Expires = new(metav1.NewTime(since.Add(p.Spec.TTL.Duration)))
 	}
 	if limits := p.Spec.Limits; limits != nil {
-		var words []string
+		most := ""
 		if limits.MaxAffectedPods != nil {
-			words = append(words, cli.Counted(int(*limits.MaxAffectedPods), "pod"))
+			most = cli.Counted(int(*limits.MaxAffectedPods), "pod")
 		}
 		if limits.MaxAffectedPercent != nil {
-			words = append(words, cli.Counted(int(*limits.MaxAffectedPercent), "percent"))
+			most += " and " + cli.Counted(int(*limits.MaxAffectedPercent), "percent")
 		}
-		if len(words) > 0 {
-			s.Limits = "at most " + strings.Join(words, " and ") + " within " + limits.Window.Duration.String()
+		if most != "" {
+			s.Limits = fmt.Sprintf("at most %s within %s", strings.TrimPrefix(most, " and "), limits.Window.Duration)
 		}
 	}
 	return s
@@ -184,19 +163,18 @@ type Fate struct {
 }
 
 // fates returns the state of pods that are not finished, ordered by when they leave.
-func (w *World) fates(keys []tracker.Key) []Fate {
-	var list []Fate
+func (w *World) fates(keys []tracker.Key) (list []Fate) {
 	moment := w.Evictions.At(w.Now)
 	for _, key := range keys {
-		situation, ok := w.Tracker.Lookup(key)
-		if !ok || situation.Pod.Finished {
+		situation, _ := w.Tracker.Lookup(key)
+		if situation.Pod.Finished {
 			continue
 		}
 		f := Fate{Namespace: key.Namespace, Name: key.Name, State: Staying, exposed: len(situation.Taints)+len(situation.Devices) > 0}
 		if e, leaves := moment.Eviction(&situation); situation.Pod.Terminating {
 			f.State = Terminating
 		} else if leaves {
-			f.State, f.Because, f.At = Leaving, w.taintOf(&e.Because[0]), cli.TimeOrNone(e.At)
+			f.State, f.Because, f.At = Leaving, taintOf(&e.Because[0]), cli.TimeOrNone(e.At)
 			switch {
 			case !e.Hold.None():
 				f.State, f.Policy = Held, e.Policy
@@ -215,41 +193,37 @@ func (w *World) fates(keys []tracker.Key) []Fate {
 		if a.At != nil && b.At != nil {
 			at = a.At.Compare(b.At.Time)
 		}
-		return cmp.Or(cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State)), at,
-			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(slices.Index(order, a.State)-slices.Index(order, b.State), at, cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return list
 }
 
-// tally counts pods by state.
-func (w *World) tally(fates []Fate) string {
-	if len(fates) == 0 {
-		return "no pod uses it"
-	}
+// tally counts pods, which are ordered by when they leave, by state; it returns none for no pods.
+func (w *World) tally(fates []Fate, none string) string {
+	tolerating := State("Tolerating") // Not a state that documents show.
 	counts := map[State]int{}
-	tolerating := 0
 	var last time.Time
 	for _, f := range fates {
-		if f.State == Staying && f.exposed {
-			tolerating++
-			continue
-		}
-		counts[f.State]++
-		if f.State == Leaving && f.At.After(last) {
+		if f.State == Leaving {
 			last = f.At.Time
 		}
+		if f.State == Staying && f.exposed {
+			f.State = tolerating
+		}
+		counts[f.State]++
 	}
 	var words []string
-	add := func(n int, one, many, rest string) {
-		if n > 0 {
-			words = append(words, cli.Counted(n, "pod")+" "+cli.Plural(n, one, many)+rest)
+	add := func(state State, one, many string) {
+		if n := counts[state]; n > 0 {
+			words = append(words, cli.Counted(n, "pod")+" "+cli.Plural(n, one, many))
 		}
 	}
-	add(counts[Terminating], "", "", "on the way out")
-	add(counts[Due], "has to", "have to", " leave now")
-	add(counts[Leaving], "has to", "have to", " leave later, the last "+in(last, w.Now))
-	add(counts[Held], "", "", "held")
-	add(tolerating, "tolerates", "tolerate", " for ever what would make "+cli.Plural(tolerating, "it", "them")+" leave")
-	add(counts[Staying], "stays", "stay", "")
-	return cli.And(words)
+	later := " to leave later, the last " + in(last, w.Now)
+	add(Terminating, "on the way out", "on the way out")
+	add(Due, "has to leave now", "have to leave now")
+	add(Leaving, "has"+later, "have"+later)
+	add(Held, "held", "held")
+	add(tolerating, "tolerates for ever what would make it leave", "tolerate for ever what would make them leave")
+	add(Staying, "stays", "stay")
+	return cmp.Or(cli.And(words), none)
 }

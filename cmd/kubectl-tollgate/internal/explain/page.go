@@ -3,10 +3,10 @@ package explain
 import (
 	"bufio"
 	"cmp"
+	"fmt"
 	"io"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -46,26 +46,23 @@ func (p *page) paragraph(first, text string) {
 	}
 }
 
-func (p *page) line(text string) { _, _ = p.out.WriteString(cli.Clean(text) + "\n") }
+func (p *page) line(text string) { _, _ = fmt.Fprintln(p.out, cli.Clean(text)) }
 
 // fact writes a name and values, and nothing without a value.
 func (p *page) fact(name string, values ...string) {
-	const place = 14
 	if value := strings.Join(values, ", "); value != "" {
-		p.paragraph(name+":"+strings.Repeat(" ", max(place-len(name), 1)), value)
+		p.paragraph(fmt.Sprintf("%-14s ", name+":"), value)
 	}
 }
 
 // item writes text about a subject.
 func (p *page) item(of, text string) {
-	const indent = "    "
 	first := of + ": "
-	if p.wide || utf8.RuneCountInString(first)+utf8.RuneCountInString(text) <= cli.Width {
-		p.line(first + strings.Join(strings.Fields(text), " "))
-		return
+	if !p.wide && utf8.RuneCountInString(first+text) > cli.Width {
+		p.line(of + ":")
+		first = "    "
 	}
-	p.line(of + ":")
-	p.paragraph(indent, text)
+	p.paragraph(first, text)
 }
 
 // begin writes the answer.
@@ -80,15 +77,21 @@ func (p *page) section(title string) {
 	p.line(title)
 }
 
-// table writes a section with a row for each item, and nothing without items. Empty columns are
-// left out.
-func table[T any](p *page, title string, head []string, items []T, row func(T) []string) {
+// row has the cells of a row of a table.
+type row []string
+
+// table writes a section with a row for each item, and nothing without items. The head has the
+// names of the columns, with commas between them. Rows may lack their last cells, and empty columns
+// are left out.
+func table[T any](p *page, title, head string, items []T, cellsOf func(T) row) {
 	if len(items) == 0 {
 		return
 	}
-	rows, filled := [][]string{slices.Clone(head)}, make([]bool, len(head))
+	rows := [][]string{strings.Split(head, ", ")}
+	filled := make([]bool, len(rows[0]))
 	for _, item := range items {
-		cells := row(item)
+		cells := make(row, len(filled))
+		copy(cells, cellsOf(item))
 		for at, cell := range cells {
 			filled[at] = filled[at] || cell != ""
 			cells[at] = cmp.Or(cell, cli.None)
@@ -105,14 +108,14 @@ func table[T any](p *page, title string, head []string, items []T, row func(T) [
 
 // when returns a relative time and, in a wide page, the time.
 func (p *page) when(at *metav1.Time) string {
-	switch {
-	case at == nil:
+	if at == nil {
 		return ""
-	case p.wide:
-		return in(at.Time, p.now) + " (" + at.UTC().Format(time.RFC3339) + ")"
-	default:
-		return in(at.Time, p.now)
 	}
+	text := in(at.Time, p.now)
+	if p.wide {
+		text += " (" + at.UTC().Format(time.RFC3339) + ")"
+	}
+	return text
 }
 
 // in returns a time relative to now: in 4m10s, or 5s ago. Future times are rounded up.
@@ -130,30 +133,20 @@ func ago(at, now time.Time) string {
 // tolerationWords returns what a toleration of a pod tolerates: dedicated=x:NoSchedule, sla<5,
 // every taint for 60s.
 func tolerationWords(t corev1.Toleration) string {
-	text := t.Key
-	switch {
-	case t.Key == "" && t.Effect == "":
+	text := cmp.Or(t.Key, "every key")
+	if t.Key == "" && t.Effect == "" {
 		text = "every taint"
-	case t.Key == "":
-		text = "every key"
 	}
-	switch t.Operator {
-	case corev1.TolerationOpExists:
-	case corev1.TolerationOpLt:
-		text += "<" + t.Value
-	case corev1.TolerationOpGt:
-		text += ">" + t.Value
-	case corev1.TolerationOpEqual:
-		fallthrough
-	default: // Equal is the default.
-		text += "=" + t.Value
+	if t.Operator != corev1.TolerationOpExists {
+		signs := map[corev1.TolerationOperator]string{corev1.TolerationOpLt: "<", corev1.TolerationOpGt: ">"}
+		text += cmp.Or(signs[t.Operator], "=") + t.Value // Equal is the default.
 	}
 	text = strings.TrimSuffix(text, "=")
 	if t.Effect != "" {
 		text += ":" + string(t.Effect)
 	}
 	if t.TolerationSeconds != nil {
-		text += " for " + strconv.FormatInt(*t.TolerationSeconds, 10) + "s"
+		text += fmt.Sprintf(" for %ds", *t.TolerationSeconds)
 	}
 	return text
 }
@@ -170,10 +163,16 @@ const ofDriver = "its driver in "
 
 // sourceWords returns the object in which a taint was written.
 func sourceWords(source tracker.Source) string {
-	prefix := map[tracker.SourceKind]string{
-		tracker.SourceNode: "node ", tracker.SourceRule: "DeviceTaintRule ", tracker.SourcePatch: "ResourceSlicePatch ", tracker.SourceSlice: ofDriver + "ResourceSlice ",
+	words := map[tracker.SourceKind]string{tracker.SourceNode: "node", tracker.SourceSlice: ofDriver + "ResourceSlice"}
+	return cmp.Or(words[source.Kind], source.Kind.Object()) + " " + source.Name
+}
+
+// bracketed returns text in brackets after a blank, and nothing for no text.
+func bracketed(text string) string {
+	if text == "" {
+		return ""
 	}
-	return prefix[source.Kind] + source.Name
+	return " (" + text + ")"
 }
 
 // sentence returns words with a capital at the beginning and a full stop.
@@ -181,18 +180,21 @@ func sentence(words string) string {
 	return strings.ToUpper(words[:1]) + words[1:] + "."
 }
 
-// effectWords returns what taints do, by effect: those that evict, and those that keep pods or
-// claims off.
-func effectWords(taints map[corev1.TaintEffect][]string, off string) []string {
-	var words []string
-	for _, do := range []struct {
-		effect    corev1.TaintEffect
-		verb, who string
-	}{{corev1.TaintEffectNoExecute, "evict", "who does not tolerate "}, {corev1.TaintEffectNoSchedule, "keep", off + " off that do not tolerate "}} {
-		n := len(taints[do.effect])
-		if n > 0 {
-			words = append(words, cli.Plural(n, "taint ", "taints ")+cli.And(taints[do.effect])+" "+cli.Plural(n, do.verb+"s ", do.verb+" ")+do.who+cli.Plural(n, "it", "them"))
+// effectWords returns what taints do: those that evict, and those that keep pods or claims off.
+func effectWords(taints []Taint, off string) string {
+	text := ""
+	add := func(effect corev1.TaintEffect, verb, who string) {
+		var texts []string
+		for _, t := range taints {
+			if t.effect == effect {
+				texts = append(texts, t.Taint+bracketed(t.Source))
+			}
+		}
+		if n := len(texts); n > 0 {
+			text += fmt.Sprintf("; %s %s %s %s %s", cli.Plural(n, "taint", "taints"), cli.And(texts), cli.Plural(n, verb+"s", verb), who, cli.Plural(n, "it", "them"))
 		}
 	}
-	return words
+	add(corev1.TaintEffectNoExecute, "evict", "who does not tolerate")
+	add(corev1.TaintEffectNoSchedule, "keep", off+" off that do not tolerate")
+	return strings.TrimPrefix(text, "; ")
 }

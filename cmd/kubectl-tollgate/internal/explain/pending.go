@@ -2,13 +2,15 @@ package explain
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy/spread"
@@ -65,56 +67,55 @@ func (w *World) pending(p *Pod, pod *corev1.Pod) {
 		p.Nodes = w.standings(pod, spreading, nodes, own.Verdicts)
 		p.Spread = spreadOf(spreading, cluster, own)
 	}
-	open, full := nodesWith(p.Nodes, Open), nodesWith(p.Nodes, TooFull)
+	nodes := map[Standing][]string{}
+	for _, set := range p.Nodes {
+		nodes[set.Standing] = append(nodes[set.Standing], set.Nodes...)
+	}
+	open, full := nodes[Open], nodes[TooFull]
 	scheduler := cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName)
-	causes := w.obstacles(p, &reasons, len(open), full)
-	if len(open) > 0 && len(causes) == 0 {
-		where := cli.Counted(len(open), "node") + " (" + cli.Few(open) + ")"
-		text := "nothing that is known here keeps it from " + where + " any more, and the scheduler has not looked again yet"
+	w.obstacles(p, &reasons, len(open), full)
+	if len(open) > 0 && len(p.Causes) == 0 {
+		where := fmt.Sprintf("keeps it from %s (%s)", cli.Counted(len(open), "node"), cli.Few(open))
 		if p.Scheduler == nil {
-			text = "nothing keeps it from " + where + ", and the scheduler " + scheduler + " has not said anything of it since it was made " + ago(pod.CreationTimestamp.Time, w.Now)
+			p.addf(CauseWaiting, "nothing %s, and the scheduler %s has not said anything of it since it was made %s", where, scheduler, ago(pod.CreationTimestamp.Time, w.Now))
+		} else {
+			p.addf(CauseWaiting, "nothing that is known here %s any more, and the scheduler has not looked again yet", where)
 		}
-		causes = append(causes, Cause{CauseWaiting, text})
 	}
-	causes = append(causes, w.nodeCauses(p, pod)...)
+	w.nodeCauses(p, pod, nodes)
 	switch {
-	case len(causes) > 0:
+	case len(p.Causes) > 0:
 	case len(full) > 0:
-		causes = append(causes, spreadCause(p, full))
+		p.addSpread(full)
 	case p.Scheduler != nil:
-		causes = append(causes, Cause{CauseScheduler, "the scheduler says: " + strings.TrimSuffix(p.Scheduler.Message, ".")})
+		p.addf(CauseScheduler, "the scheduler says: %s", strings.TrimSuffix(p.Scheduler.Message, "."))
 	default:
-		causes = append(causes, Cause{CauseWaiting, "the scheduler " + scheduler + " has not said anything of it"})
+		p.addf(CauseWaiting, "the scheduler %s has not said anything of it", scheduler)
 	}
-	p.conclude(Pending, "Pending", causes...)
+	p.conclude(Pending, "Pending")
 }
 
-// obstacles returns what keeps a pod from nodes that are open, or full by topology spread: its
-// claims, the reasons that only the scheduler knows, and topology spread.
-func (w *World) obstacles(p *Pod, reasons *reasons, open int, full []string) []Cause {
-	var causes []Cause
+// obstacles adds what keeps a pod from nodes that are open, or full by topology spread: its claims,
+// the reasons that only the scheduler knows, and topology spread.
+func (w *World) obstacles(p *Pod, reasons *reasons, open int, full []string) {
 	for _, claim := range p.Claims {
 		if claim.blocked != "" {
-			causes = append(causes, Cause{CauseClaim, claim.blocked})
+			p.addf(CauseClaim, "%s", claim.blocked)
 		}
 	}
-	if reasons.before != "" && len(w.Nodes) > 0 && (len(causes) == 0 || !reasons.ofClaims) {
-		causes = append(causes, Cause{CauseScheduler, "the scheduler says: " + reasons.before})
+	if reasons.before != "" && len(w.Nodes) > 0 && (len(p.Causes) == 0 || !reasons.ofClaims) {
+		p.addf(CauseScheduler, "the scheduler says: %s", reasons.before)
 	}
-	if len(full) > 0 && reasons.before == "" && (reasons.spread || p.Scheduler == nil) {
-		causes = append(causes, spreadCause(p, full))
+	if len(full) > 0 && (reasons.spread || p.Scheduler == nil) {
+		p.addSpread(full)
 	}
 	others := reasons.others
-	if len(causes) > 0 { // They say more about claims.
-		others = slices.DeleteFunc(others, func(text string) bool {
-			match := numbered.FindStringSubmatch(text)
-			return match != nil && begins(match[2], claimReasons)
-		})
+	if len(p.Causes) > 0 { // They say more about claims.
+		others = slices.DeleteFunc(others, claimReasons.MatchString)
 	}
 	if len(others) > 0 && open+len(full) > 0 {
-		causes = append(causes, Cause{CauseScheduler, "the scheduler says: " + strings.Join(others, ", ")})
+		p.addf(CauseScheduler, "the scheduler says: %s", cli.Joined(others))
 	}
-	return causes
 }
 
 // reasons are the reasons of the scheduler in its last message.
@@ -130,58 +131,45 @@ type reasons struct {
 }
 
 var (
-	// nodeReasons begin the reasons of the scheduler that are computed here as well.
-	nodeReasons = []string{
-		"node(s) had untolerated taint", "node(s) were unschedulable", "node(s) didn't match Pod's node affinity/selector",
-		"node(s) didn't match pod topology spread constraints", "node(s) didn't match the requested node name",
-	}
-	// claimReasons begin the reasons about ResourceClaims.
-	claimReasons = []string{"cannot allocate all claims", "resourceclaim", "resource claim", "waiting for"}
-
-	numbered = regexp.MustCompile(`^(\d+) (.+)$`)
+	// numbered is a reason with its number of nodes.
+	numbered = regexp.MustCompile(`^\d+ .+$`)
+	// nodeReasons are the reasons of the scheduler that are computed here as well.
+	nodeReasons = regexp.MustCompile(`^\d+ node\(s\) (had untolerated taint|were unschedulable|` +
+		`didn't match (Pod's node affinity/selector|pod topology spread constraints|the requested node name))`)
+	// claimReasons are the reasons about ResourceClaims.
+	claimReasons = regexp.MustCompile(`^(\d+ )?(cannot allocate all claims|resourceclaim|resource claim|waiting for)`)
 )
-
-func begins(text string, with []string) bool {
-	return slices.ContainsFunc(with, func(beginning string) bool { return strings.HasPrefix(text, beginning) })
-}
 
 // schedulerReasons sets the last message of the scheduler, and returns its reasons. A message is
 // 0/5 nodes are available: 1 Insufficient cpu, 4 node(s) had untolerated taint(s). preemption: ...
-func schedulerReasons(p *Pod, pod *corev1.Pod) reasons {
-	var s reasons
-	at := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason != corev1.PodReasonSchedulingGated && c.Message != ""
-	})
-	if at < 0 {
+func schedulerReasons(p *Pod, pod *corev1.Pod) (s reasons) {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason != corev1.PodReasonSchedulingGated && c.Message != "" {
+			p.Scheduler = &Scheduler{Reason: c.Reason, Message: c.Message, Since: cli.TimeOrNone(c.LastTransitionTime.Time)}
+		}
+	}
+	if p.Scheduler == nil {
 		return s
 	}
-	c := &pod.Status.Conditions[at]
-	p.Scheduler = &Scheduler{Reason: c.Reason, Message: c.Message}
-	if !c.LastTransitionTime.IsZero() {
-		p.Scheduler.Since = &c.LastTransitionTime
-	}
-	_, rest, found := strings.Cut(c.Message, "nodes are available: ")
+	_, rest, found := strings.Cut(p.Scheduler.Message, "nodes are available: ")
 	if !found {
-		s.before = c.Message
+		s.before = p.Scheduler.Message
 		return s
 	}
 	rest, _, _ = strings.Cut(rest, ". ") // Preemption follows.
 	rest = strings.TrimSuffix(rest, ".")
 	if !numbered.MatchString(rest) {
-		s.before, s.ofClaims = rest, begins(rest, claimReasons)
+		s.before, s.ofClaims = rest, claimReasons.MatchString(rest)
 		return s
 	}
+	s.spread = strings.Contains(rest, "topology spread constraints")
 	for part := range strings.SplitSeq(rest, ", ") {
-		match := numbered.FindStringSubmatch(part)
-		if match == nil {
-			if len(s.others) > 0 { // a reason with a comma in it
-				s.others[len(s.others)-1] += ", " + part
-			}
-			continue
-		}
-		s.spread = s.spread || strings.Contains(match[2], "topology spread constraints")
-		if !begins(match[2], nodeReasons) {
+		switch {
+		case nodeReasons.MatchString(part):
+		case numbered.MatchString(part):
 			s.others = append(s.others, part)
+		case len(s.others) > 0: // a reason with a comma in it
+			s.others[len(s.others)-1] += ", " + part
 		}
 	}
 	return s
@@ -190,29 +178,26 @@ func schedulerReasons(p *Pod, pod *corev1.Pod) reasons {
 // standings groups the nodes by obstacle and taints, in the order of causes, and then those with
 // the most nodes.
 func (w *World) standings(pod *corev1.Pod, spreading *spread.Spreading, all []spread.Node, verdicts []spread.Verdict) []NodeSet {
-	sets := map[string]*NodeSet{}
+	sets := map[string]NodeSet{}
 	for i, node := range w.Nodes {
 		s := w.standing(spreading, pod, node, &all[i])
 		if s.Standing == Open && verdicts[i].Code() != spread.Success {
 			s.Standing = TooFull
 		}
 		key := string(s.Standing) + " " + strings.Join(s.Taints, " ")
-		if sets[key] == nil {
-			sets[key] = &s
+		if other, found := sets[key]; found {
+			s = other
 		}
-		sets[key].Nodes = append(sets[key].Nodes, node.Name)
+		s.Nodes = append(s.Nodes, node.Name)
+		sets[key] = s
 	}
-	list := make([]NodeSet, 0, len(sets))
 	for _, s := range sets {
 		slices.Sort(s.Nodes)
-		list = append(list, *s)
 	}
 	order := []Standing{Open, TooFull, Tainted, Cordoned, NotSelected}
-	slices.SortFunc(list, func(a, b NodeSet) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, a.Standing), slices.Index(order, b.Standing)),
-			cmp.Compare(len(b.Nodes), len(a.Nodes)), cmp.Compare(a.Nodes[0], b.Nodes[0]))
+	return slices.SortedFunc(maps.Values(sets), func(a, b NodeSet) int {
+		return cmp.Or(slices.Index(order, a.Standing)-slices.Index(order, b.Standing), len(b.Nodes)-len(a.Nodes), cmp.Compare(a.Nodes[0], b.Nodes[0]))
 	})
-	return list
 }
 
 // standing returns the obstacle between a pod and one node, without topology spread.
@@ -228,7 +213,7 @@ func (w *World) standing(spreading *spread.Spreading, pod *corev1.Pod, node *cor
 	for _, taint := range taints {
 		m := match(w.Rules, pod.Spec.Tolerations, &taint)
 		switch {
-		case m.Tolerated || !repels(taint.Effect):
+		case !m.repels():
 		case taint.Key != corev1.TaintNodeUnschedulable:
 			set.Standing = Tainted
 			set.Taints = append(set.Taints, m.Taint)
@@ -241,87 +226,70 @@ func (w *World) standing(spreading *spread.Spreading, pod *corev1.Pod, node *cor
 	return set
 }
 
-// nodesWith returns the nodes with an obstacle.
-func nodesWith(sets []NodeSet, standing Standing) []string {
-	var names []string
-	for _, s := range sets {
-		if s.Standing == standing {
-			names = append(names, s.Nodes...)
-		}
-	}
-	return names
-}
-
-// nodeCauses returns the selectors, taints and cordons that keep a pod from nodes.
-func (w *World) nodeCauses(p *Pod, pod *corev1.Pod) []Cause {
-	var requirements []string
+// nodeCauses adds the selectors, taints and cordons that keep a pod from nodes, which are given by
+// their obstacle.
+func (w *World) nodeCauses(p *Pod, pod *corev1.Pod, nodes map[Standing][]string) {
+	required := ""
 	if len(pod.Spec.NodeSelector) > 0 {
-		requirements = append(requirements, "node selector "+metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: pod.Spec.NodeSelector}))
+		required = "node selector " + labels.FormatLabels(pod.Spec.NodeSelector)
 	}
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		requirements = append(requirements, "required node affinity")
+		required += " and required node affinity"
 	}
-	required := strings.Join(requirements, " and ")
+	required = strings.TrimPrefix(required, " and ")
 	all := len(w.Nodes)
-	candidates := all - len(nodesWith(p.Nodes, NotSelected))
+	candidates := all - len(nodes[NotSelected])
 	switch {
 	case w.Unread("nodes"):
-		return nil
+		return
 	case all == 0:
-		return []Cause{{CauseNoNodes, "the cluster has no node"}}
+		p.addf(CauseNoNodes, "the cluster has no node")
 	case candidates == 0 && all == 1:
-		return []Cause{{CauseAffinity, "the only node does not match its " + required}}
+		p.addf(CauseAffinity, "the only node does not match its %s", required)
 	case candidates == 0:
-		return []Cause{{CauseAffinity, "none of " + cli.Counted(all, "node") + " matches its " + required}}
+		p.addf(CauseAffinity, "none of %d nodes matches its %s", all, required)
 	}
 	those := ""
 	if candidates < all {
 		those = " that " + cli.Plural(candidates, "matches", "match") + " its " + required
 	}
 	share := func(n int, one, many string) string {
+		of := "all " + cli.Counted(n, "node")
 		switch {
 		case n < candidates:
-			return strconv.Itoa(n) + " of " + cli.Counted(candidates, "node") + those + " " + cli.Plural(n, one, many)
+			of = fmt.Sprintf("%d of %s", n, cli.Counted(candidates, "node"))
 		case n == 1:
-			return "the only node" + those + " " + one
-		default:
-			return "all " + cli.Counted(n, "node") + those + " " + many
+			of = "the only node"
 		}
+		return of + those + " " + cli.Plural(n, one, many)
 	}
-	var causes []Cause
-	if tainted := nodesWith(p.Nodes, Tainted); len(tainted) > 0 {
-		causes = append(causes, Cause{CauseTaint, share(len(tainted), "has", "have") + " taints that it does not tolerate: " + taintSets(p.Nodes)})
+	if n := len(nodes[Tainted]); n > 0 {
+		p.addf(CauseTaint, "%s taints that it does not tolerate: %s", share(n, "has", "have"), taintSets(p.Nodes))
 	}
-	if cordoned := nodesWith(p.Nodes, Cordoned); len(cordoned) > 0 {
-		causes = append(causes, Cause{CauseCordon, share(len(cordoned), "is", "are") + " cordoned (" + cli.Few(cordoned) + ")"})
+	if n := len(nodes[Cordoned]); n > 0 {
+		p.addf(CauseCordon, "%s cordoned (%s)", share(n, "is", "are"), cli.Few(nodes[Cordoned]))
 	}
-	return causes
 }
 
 // taintSets returns sets of taints with their nodes.
 func taintSets(sets []NodeSet) string {
 	const most = 3
 	var words []string
-	left := 0
 	for _, s := range sets {
-		switch {
-		case s.Standing != Tainted:
-		case len(words) == most:
-			left++
-		default:
-			nodes := cli.Counted(len(s.Nodes), "node")
-			if len(s.Nodes) == 1 {
-				nodes = "node " + s.Nodes[0]
-			}
-			text := strings.Join(s.Taints, " and ") + " (" + nodes
-			if len(s.Near) > 0 {
-				text += "; " + strings.Join(s.Near, ", ")
-			}
-			words = append(words, text+")")
+		if s.Standing != Tainted {
+			continue
 		}
+		where := cli.Counted(len(s.Nodes), "node")
+		if len(s.Nodes) == 1 {
+			where = "node " + s.Nodes[0]
+		}
+		if len(s.Near) > 0 {
+			where += "; " + cli.Joined(s.Near)
+		}
+		words = append(words, strings.Join(s.Taints, " and ")+" ("+where+")")
 	}
-	text := strings.Join(words, ", ")
-	if left > 0 {
+	text := strings.Join(words[:min(len(words), most)], ", ")
+	if left := len(words) - most; left > 0 {
 		text += " and " + cli.Counted(left, "other set") + " of taints"
 	}
 	return text

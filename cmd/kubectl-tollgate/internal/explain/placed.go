@@ -2,6 +2,7 @@ package explain
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -16,7 +17,6 @@ import (
 	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
-	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 // Eviction is how a pod is evicted, and what may hold it.
@@ -46,97 +46,88 @@ type Budget struct {
 }
 
 // placed explains a pod on a node.
-func (w *World) placed(p *Pod, pod *corev1.Pod) {
-	situation := w.situation(pod)
-	p.Taints = w.onNode(pod, &situation)
+func (w *World) placed(p *Pod, pod *corev1.Pod, situation *tracker.Situation) {
+	p.Taints = w.onNode(situation)
 	moment := w.Evictions.At(w.Now)
-	if e, leaves := moment.Eviction(&situation); leaves {
+	if e, leaves := moment.Eviction(situation); leaves {
 		p.Leaves = cli.TimeOrNone(e.At)
 		p.Eviction = evictionOf(moment, &situation.Pod, &e)
-		w.leaving(p, pod, &e)
+		w.leaving(p, situation, &e)
 		return
 	}
-	causes := []Cause{{CauseUntainted, "no taint with effect NoExecute holds for it"}}
-	switch {
-	case situation.Pod.Mirror:
-		causes[0] = Cause{CauseStatic, "it is a static pod, which its kubelet runs whatever the taints"}
-	case len(situation.Taints)+len(situation.Devices) > 0:
-		causes[0] = Cause{CauseTolerated, "it tolerates for ever what would make it leave: " + strings.Join(w.tolerated(p, &situation), ", ")}
-	}
-	if pod.Status.Phase == corev1.PodPending {
-		causes = append(causes, Cause{CauseStarting, "its containers have not started, which is a matter of the kubelet" + because(pod.Status.Reason, pod.Status.Message)})
-	}
-	p.conclude(Staying, "Stays on node "+pod.Spec.NodeName, causes...)
-}
-
-// tolerated returns the NoExecute taints that apply to a pod that stays, with the tolerations that
-// match them.
-func (w *World) tolerated(p *Pod, situation *tracker.Situation) []string {
-	var words []string
+	var tolerated []string
 	for _, t := range p.Taints {
-		if t.Tolerated && strings.HasSuffix(t.Taint, ":"+string(corev1.TaintEffectNoExecute)) {
-			text := t.Taint + " of its node (toleration " + t.By
-			if strings.HasPrefix(p.Controller, "DaemonSet/") && strings.HasPrefix(t.By, "node.kubernetes.io/") {
-				text += ", which the DaemonSet controller adds"
+		if t.Tolerated && t.effect == corev1.TaintEffectNoExecute {
+			by := t.By
+			if p.ofDaemonSet() && strings.HasPrefix(by, "node.kubernetes.io/") {
+				by += ", which the DaemonSet controller adds"
 			}
-			words = append(words, text+")")
+			tolerated = append(tolerated, t.Taint+" of its node (toleration "+by+")")
 		}
 	}
 	for _, used := range situation.Devices {
 		for _, taint := range used.Taints {
 			m := matchDevice(used.Tolerations, &taint)
-			words = append(words, m.Taint+" of device "+used.ID.String()+" ("+m.Source+"; toleration "+m.By+" of claim "+used.Claim.Name+")")
+			tolerated = append(tolerated, fmt.Sprintf("%s of device %s (%s; toleration %s of claim %s)", m.Taint, used.ID, m.Source, m.By, used.Claim.Name))
 		}
 	}
-	return words
+	switch {
+	case situation.Pod.Mirror:
+		p.addf(CauseStatic, "it is a static pod, which its kubelet runs whatever the taints")
+	case len(situation.Taints)+len(situation.Devices) > 0:
+		p.addf(CauseTolerated, "it tolerates for ever what would make it leave: %s", strings.Join(tolerated, ", "))
+	default:
+		p.addf(CauseUntainted, "no taint with effect NoExecute holds for it")
+	}
+	if pod.Status.Phase == corev1.PodPending {
+		p.addf(CauseStarting, "its containers have not started, which is a matter of the kubelet%s", because(pod.Status.Reason, pod.Status.Message))
+	}
+	p.conclude(Staying, "Stays on node "+p.Node)
 }
 
 // leaving explains a pod that has to leave, now or later.
-func (w *World) leaving(p *Pod, pod *corev1.Pod, e *evictions.Eviction) {
-	reason := &e.Because[0]
-	cause := Cause{causeOf(reason), w.why(pod, reason)}
-	node := "node " + pod.Spec.NodeName
+func (w *World) leaving(p *Pod, situation *tracker.Situation, e *evictions.Eviction) {
+	held, protected := !e.Hold.None(), e.State == evictions.Protected
+	if held {
+		w.addHold(p, e)
+	}
+	if !protected {
+		w.addWhy(p, "", situation, &e.Because[0])
+	}
+	node, when, had, later := "node "+p.Node, in(e.At, w.Now), "had", e.At.After(w.Now)
+	if later {
+		had = "would have"
+	}
 	switch {
-	case e.State == evictions.Protected:
+	case protected:
 		p.Leaves = cli.TimeOrNone(e.Hold.Until)
-		p.conclude(Held, "Stays on "+node, Cause{CauseProtected, e.Hold.By + " protects it from " + w.taintOf(reason) + ", because of which it would leave" + w.until(&e.Hold)})
-	case !e.Hold.None() && e.At.After(w.Now):
-		p.conclude(Held, "Held on "+node+", which it would have to leave "+in(e.At, w.Now), w.holdCause(p, e), cause)
-	case !e.Hold.None():
-		p.conclude(Held, "Held on "+node+", which it had to leave "+ago(e.At, w.Now), w.holdCause(p, e), cause)
-	case e.At.After(w.Now):
-		p.conclude(Leaving, "Has to leave "+node+" "+in(e.At, w.Now), cause)
+		p.conclude(Held, "Stays on "+node)
+	case held:
+		p.conclude(Held, "Held on "+node+", which it "+had+" to leave "+when)
+	case later:
+		p.conclude(Leaving, "Has to leave "+node+" "+when)
 	default:
-		p.conclude(Due, "Has to leave "+node+" now (due "+ago(e.At, w.Now)+")", cause)
+		p.conclude(Due, "Has to leave "+node+" now (due "+when+")")
 	}
-}
-
-func causeOf(reason *decide.Reason) CauseKind {
-	if reason.Device == (device.ID{}) {
-		return CauseNodeTaint
-	}
-	return CauseDeviceTaint
 }
 
 // taintOf returns the taint of a reason, and its object.
-func (w *World) taintOf(reason *decide.Reason) string {
-	text, source := "taint "+reason.Taint.String()+" of ", sourceWords(reason.Taint.Author())
-	if reason.Device == (device.ID{}) {
-		return text + source
+func taintOf(reason *decide.Reason) string {
+	text := "taint " + reason.Taint.String() + " of "
+	if reason.Taint.Source.Kind.OnDevice() {
+		text += "device " + reason.Device.String() + ", from "
 	}
-	return text + "device " + reason.Device.String() + ", from " + source
+	return text + sourceWords(reason.Taint.Author())
 }
 
-// why describes a reason to leave, with the toleration that ends first, which the evictor uses.
-func (w *World) why(pod *corev1.Pod, reason *decide.Reason) string {
-	var m Taint
-	claim := ""
-	if reason.Device == (device.ID{}) {
-		native := reason.Taint.Native()
-		m = match(w.Rules, pod.Spec.Tolerations, &native)
-	} else {
-		claim = " of claim " + reason.Claim.Name
-		for _, used := range w.situation(pod).Devices {
+// addWhy adds a reason to leave after some words, with the toleration that ends first, which the
+// evictor uses.
+func (w *World) addWhy(p *Pod, text string, situation *tracker.Situation, reason *decide.Reason) {
+	native := reason.Taint.Native()
+	kind, m, by := CauseNodeTaint, match(w.Rules, situation.Pod.Tolerations, &native), ""
+	if reason.Taint.Source.Kind.OnDevice() {
+		kind, by = CauseDeviceTaint, " of claim "+reason.Claim.Name
+		for _, used := range situation.Devices {
 			if used.ID == reason.Device && used.Claim == reason.Claim {
 				tolerations := slices.Clone(used.Tolerations)
 				slices.SortStableFunc(tolerations, func(a, b resourcev1.DeviceToleration) int { return cmp.Compare(lasting(&a), lasting(&b)) })
@@ -145,21 +136,20 @@ func (w *World) why(pod *corev1.Pod, reason *decide.Reason) string {
 			}
 		}
 	}
-	near := ""
-	if len(m.Near) > 0 {
-		near = " (" + strings.Join(m.Near, ", ") + ")"
-	}
-	text := w.taintOf(reason)
-	switch {
-	case reason.Tolerated && reason.At.After(w.Now):
-		return text + " is tolerated for a while, which ends then (toleration " + m.By + claim + ")"
+	near := bracketed(strings.Join(m.Near, ", "))
+	by = " (toleration " + m.By + by + ")"
+	text += taintOf(reason)
+	switch later := reason.At.After(w.Now); {
+	case reason.Tolerated && later:
+		text += " is tolerated for a while, which ends then" + by
 	case reason.Tolerated:
-		return text + " was tolerated for a while, which is over (toleration " + m.By + claim + ")"
-	case reason.At.After(w.Now):
-		return text + " counts from then on, and is not tolerated" + near
+		text += " was tolerated for a while, which is over" + by
+	case later:
+		text += " counts from then on, and is not tolerated" + near
 	default:
-		return text + " is not tolerated" + near
+		text += " is not tolerated" + near
 	}
+	p.addf(kind, "%s", text)
 }
 
 // lasting returns the seconds of a toleration.
@@ -172,20 +162,19 @@ func lasting(t *resourcev1.DeviceToleration) int64 {
 
 // evictionOf returns how a pod is evicted because of the first reason.
 func evictionOf(moment *evictions.Moment, pod *tracker.Pod, found *evictions.Eviction) *Eviction {
-	way := &found.Way
-	e := &Eviction{By: found.By, Policy: found.Policy, Protected: way.Protected, Method: string(v1alpha1.EvictionMethodDelete)}
+	e := &Eviction{By: found.By, Policy: found.Policy, Protected: found.Way.Protected, Method: string(v1alpha1.EvictionMethodDelete)}
 	for _, budget := range moment.Tracker.Budgets(pod.Namespace) {
 		if budget.Guards(pod) {
 			e.Budgets = append(e.Budgets, Budget{Name: budget.Name, Allowed: budget.Allowed})
 		}
 	}
-	if way.Policy != nil {
-		e.Method, e.Paused = string(way.Policy.Method), way.Policy.Paused
-		if after := way.Policy.DeleteAfter; after != nil {
-			e.DeleteAfter = &metav1.Duration{Duration: *after}
+	if policy := found.Way.Policy; policy != nil {
+		e.Method, e.Paused = string(policy.Method), policy.Paused
+		if policy.DeleteAfter != nil {
+			e.DeleteAfter = &metav1.Duration{Duration: *policy.DeleteAfter}
 		}
 	}
-	for _, breaker := range way.Breakers {
+	for _, breaker := range found.Way.Breakers {
 		e.Breakers = append(e.Breakers, breaker.Name)
 		if _, tripped := moment.Tripped[breaker.UID]; tripped {
 			e.Tripped = append(e.Tripped, breaker.Name)
@@ -194,35 +183,32 @@ func evictionOf(moment *evictions.Moment, pod *tracker.Pod, found *evictions.Evi
 	return e
 }
 
-// holdCause returns the hold of a pod.
-func (w *World) holdCause(p *Pod, e *evictions.Eviction) Cause {
-	why, end := strings.TrimSuffix(e.Hold.Why, "."), w.until(&e.Hold)
-	switch e.Hold.Reason {
+// addHold adds the hold of a pod, and when it ends if it does.
+func (w *World) addHold(p *Pod, e *evictions.Eviction) {
+	hold, why, end := &e.Hold, strings.TrimSuffix(e.Hold.Why, "."), ""
+	if !hold.Until.IsZero() {
+		end = "; it leaves " + in(hold.Until, w.Now) + " all the same"
+	}
+	switch hold.Reason {
+	case checks.Protected:
+		p.addf(CauseProtected, "%s protects it from %s, because of which it would leave%s", hold.By, taintOf(&e.Because[0]), end)
 	case checks.Paused:
-		return Cause{CausePaused, e.Hold.By + " is paused" + end}
+		p.addf(CausePaused, "%s is paused%s", hold.By, end)
 	case checks.BreakerTripped:
-		return Cause{CauseBreaker, "the breaker of " + e.Hold.By + " has let as many pods go as it may, until an EvictionApproval or the end of its window" + end}
+		p.addf(CauseBreaker, "the breaker of %s has let as many pods go as it may, until an EvictionApproval or the end of its window%s", hold.By, end)
 	case checks.Budget:
-		if after := p.Eviction.DeleteAfter; after != nil && e.Hold.Until.Equal(e.At.Add(after.Duration)) {
-			end = "; it is deleted " + in(e.Hold.Until, w.Now) + " all the same (deleteAfter)"
+		if after := p.Eviction.DeleteAfter; after != nil && hold.Until.Equal(e.At.Add(after.Duration)) {
+			end = "; it is deleted " + in(hold.Until, w.Now) + " all the same (deleteAfter)"
 		}
 		switch budgets := p.Eviction.Budgets; {
-		case !strings.HasPrefix(e.Hold.By, "PodDisruptionBudget/"): // The API server refused the eviction.
+		case !strings.HasPrefix(hold.By, "PodDisruptionBudget/"): // The API server refused the eviction.
 		case len(budgets) > 1:
 			why = "the Eviction API takes no pod that " + cli.Counted(len(budgets), "PodDisruptionBudget") + " guard"
 		default:
-			why = "PodDisruptionBudget " + budgets[0].Name + " lets none of its pods go at the moment, and EvictionPolicy/" + p.Eviction.Policy + " evicts with the method Evict"
+			why = fmt.Sprintf("PodDisruptionBudget %s lets none of its pods go at the moment, and EvictionPolicy/%s evicts with the method Evict", budgets[0].Name, e.Policy)
 		}
-		return Cause{CauseBudget, why + end}
-	case checks.Protected, checks.NodesDown, checks.Looping, checks.TwinMissing, checks.NamespaceUnknown:
+		p.addf(CauseBudget, "%s%s", why, end)
+	case checks.NodesDown, checks.Looping, checks.TwinMissing, checks.NamespaceUnknown:
+		p.addf(CauseHeld, "%s says that it holds pods: %s%s", e.By, why, end)
 	}
-	return Cause{CauseHeld, e.By + " says that it holds pods: " + why + end}
-}
-
-// until returns when a hold ends; empty for never.
-func (w *World) until(hold *evictions.Hold) string {
-	if hold.Until.IsZero() {
-		return ""
-	}
-	return "; it leaves " + in(hold.Until, w.Now) + " all the same"
 }

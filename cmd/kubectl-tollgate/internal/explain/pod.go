@@ -1,7 +1,9 @@
 package explain
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -122,20 +124,25 @@ func (w *World) Pod(ctx context.Context, namespace, name string) (*Pod, error) {
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
 		p.Controller = owner.Kind + "/" + owner.Name
 	}
-	p.Events = shown(w.newest(func(e *corev1.Event) bool { return e.InvolvedObject.UID == pod.UID }))
-	for _, ref := range tracker.PodOf(pod).Claims {
+	events := w.newest(func(e *corev1.Event) bool { return e.InvolvedObject.UID == pod.UID })
+	p.Events = shown(events)
+	kept := tracker.PodOf(pod)
+	situation, _ := w.Tracker.Lookup(kept.Key)
+	situation.Pod = kept // The tracker has no pods without a node.
+	for _, ref := range kept.Claims {
 		p.Claims = append(p.Claims, *w.explainClaim(ctx, pod.Namespace, ref.Name))
 	}
-	if err := w.policiesOf(ctx, p, pod); err != nil {
+	if err := w.policiesOf(ctx, p, pod, &kept); err != nil {
 		return nil, err
 	}
-	switch over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed; {
-	case pod.DeletionTimestamp != nil:
-		w.terminating(p, pod)
-	case over:
-		p.conclude(Finished, "Over", Cause{CausePhase, "its phase is " + string(pod.Status.Phase) + because(pod.Status.Reason, pod.Status.Message)})
-	case pod.Spec.NodeName != "":
-		w.placed(p, pod)
+	switch {
+	case kept.Terminating:
+		w.terminating(p, pod, &situation, events)
+	case kept.Finished:
+		p.addf(CausePhase, "its phase is %s%s", pod.Status.Phase, because(pod.Status.Reason, pod.Status.Message))
+		p.conclude(Finished, "Over")
+	case kept.NodeName != "":
+		w.placed(p, pod, &situation)
 	case len(pod.Spec.SchedulingGates) > 0:
 		w.gated(p, pod)
 	default:
@@ -145,57 +152,47 @@ func (w *World) Pod(ctx context.Context, namespace, name string) (*Pod, error) {
 }
 
 func because(reason, message string) string {
-	switch {
-	case reason != "" && message != "":
-		return " (" + reason + ": " + message + ")"
-	case reason+message != "":
-		return " (" + reason + message + ")"
-	default:
-		return ""
+	if reason != "" && message != "" {
+		reason += ": "
 	}
+	return bracketed(reason + message)
 }
 
-// conclude sets the state, the causes, and the answer, which is how and the causes.
-func (p *Pod) conclude(state State, how string, causes ...Cause) {
-	p.State, p.Causes = state, causes
-	words := make([]string, len(causes))
-	for i := range causes {
-		words[i] = causes[i].Message
+// addf adds a cause with a message in the format of fmt.
+func (p *Pod) addf(kind CauseKind, format string, arguments ...any) {
+	p.Causes = append(p.Causes, Cause{kind, fmt.Sprintf(format, arguments...)})
+}
+
+// conclude sets the state and the answer, which is how and the causes.
+func (p *Pod) conclude(state State, how string) {
+	p.State = state
+	var words []string
+	for _, cause := range p.Causes {
+		words = append(words, cause.Message)
 	}
 	p.Answer = sentence(how + ": " + strings.Join(words, "; "))
 }
 
 // gated explains a pod with scheduling gates.
 func (w *World) gated(p *Pod, pod *corev1.Pod) {
+	unguarded := "no GatePolicy guards it: whoever may update the pod may remove it"
+	if w.Unread("gatepolicies") {
+		unguarded = "it is not known which GatePolicy guards it"
+	}
 	var words []string
 	for _, gate := range pod.Spec.SchedulingGates {
-		g := Gate{Name: gate.Name, Opens: "no GatePolicy guards it: whoever may update the pod may remove it"}
-		if w.Unread("gatepolicies") {
-			g.Opens = "it is not known which GatePolicy guards it"
-		}
-		var opens []string
+		g := Gate{Name: gate.Name}
 		for _, guard := range w.Policies.Gates.Guards(gate.Name) {
 			g.Policies = append(g.Policies, guard.Policy)
-			text := guard.Policy + ": " + guard.Owners
+			g.Opens += ", and " + guard.Policy + ": " + guard.Owners
 			if !guard.Denies {
-				text += ", and others are only warned"
+				g.Opens += ", and others are only warned"
 			}
-			opens = append(opens, text)
 		}
-		if len(opens) > 0 {
-			g.Opens = strings.Join(opens, ", and ")
-		}
+		g.Opens = cmp.Or(strings.TrimPrefix(g.Opens, ", and "), unguarded)
 		p.Gates = append(p.Gates, g)
-		words = append(words, gate.Name+" ("+g.Opens+")")
+		words = append(words, gate.Name+bracketed(g.Opens))
 	}
-	p.conclude(Pending, "Pending", Cause{CauseGate, "it waits behind " + cli.Counted(len(words), "scheduling gate") + ", and the scheduler does not look at it: " + strings.Join(words, ", ")})
-}
-
-// situation returns the taints that apply to a pod, as the evictor has them.
-func (w *World) situation(pod *corev1.Pod) tracker.Situation {
-	situation, ok := w.Tracker.Lookup(tracker.Key{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID})
-	if !ok {
-		return tracker.Situation{Pod: tracker.PodOf(pod)}
-	}
-	return situation
+	p.addf(CauseGate, "it waits behind %s, and the scheduler does not look at it: %s", cli.Counted(len(words), "scheduling gate"), cli.Joined(words))
+	p.conclude(Pending, "Pending")
 }

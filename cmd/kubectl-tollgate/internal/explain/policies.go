@@ -1,10 +1,10 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/policy/cel"
@@ -41,83 +41,77 @@ type Placement struct {
 	Unknown map[string]string `json:"unknown,omitempty"`
 }
 
-// policiesOf evaluates the policies about a pod.
-func (w *World) policiesOf(ctx context.Context, p *Pod, pod *corev1.Pod) error {
+// policiesOf evaluates the policies about a pod: TolerationPolicies as the audit does.
+func (w *World) policiesOf(ctx context.Context, p *Pod, pod *corev1.Pod, kept *tracker.Pod) error {
 	if w.Namespace == nil {
 		return nil
 	}
-	if err := w.rulings(ctx, p, pod); err != nil {
-		return err
+	var added []corev1.Toleration
+	for _, t := range kept.Window.Tolerations() {
+		added = append(added, t.OfPod())
 	}
-	policies := w.Policies.Placement
-	return w.placement(ctx, &p.Placement, kindPod, pod, policies.MatchPod, policies.PersonalPods, &placement.Subject{
-		Labels:        pod.Labels,
-		Resources:     func() ([]string, error) { return requested(pod), nil },
-		DeviceClasses: func(context.Context) ([]string, error) { return w.classes(pod), nil },
-	}, func(matching placement.Matching) []placement.Gift {
-		return matching.Gifts(placement.Pod{Spec: &pod.Spec, FromDaemonSetController: ofDaemonSet(pod)})
+	rulings, err := w.Policies.Tolerations.Rulings(ctx, w.Namespace, toleration.Input{
+		Labels: pod.Labels, ServiceAccount: pod.Spec.ServiceAccountName, Asked: []toleration.Asked{{New: pod.Spec.Tolerations}},
+		FromDaemonSetController: p.ofDaemonSet(), HostNetwork: pod.Spec.HostNetwork, Added: added,
 	})
+	if err != nil {
+		return fmt.Errorf("ask TolerationPolicies about pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	for _, r := range rulings {
+		p.Tolerations = append(p.Tolerations, Ruling{
+			Toleration: tolerationWords(pod.Spec.Tolerations[r.Index]), Policy: r.Policy, Granted: r.Granted, Allowed: r.Allowed, Warns: !r.Denies,
+		})
+	}
+	p.Placement, err = w.placement(ctx, pod, p.Claims, requested(pod), func(matching placement.Matching) []placement.Gift {
+		return matching.Gifts(placement.Pod{Spec: &pod.Spec, FromDaemonSetController: p.ofDaemonSet()})
+	})
+	return err
 }
 
-// claimPlacement sets the values of PlacementPolicies for a claim.
-func (w *World) claimPlacement(ctx context.Context, c *Claim, claim *resourcev1.ResourceClaim) error {
-	if w.Namespace == nil {
-		return nil
-	}
-	var classes []string
-	var requests []placement.ClaimRequest
-	path := field.NewPath("spec", "devices", "requests")
-	for _, r := range c.Requests {
-		classes = append(classes, r.Class)
-		parent, sub, _ := strings.Cut(r.Name, "/")
-		at := path.Key(parent)
-		if sub != "" {
-			at = at.Child("firstAvailable").Key(sub)
-		}
-		requests = append(requests, placement.ClaimRequest{Path: at.Child("tolerations"), Tolerations: r.tolerations})
-	}
-	policies := w.Policies.Placement
-	return w.placement(ctx, &c.Placement, kindClaim, claim, policies.MatchClaim, policies.PersonalClaims, &placement.Subject{
-		Labels: claim.Labels, DeviceClasses: func(context.Context) ([]string, error) { return classes, nil },
-	}, func(matching placement.Matching) []placement.Gift { return matching.ClaimGifts(requests) })
-}
+// ofDaemonSet reports whether a DaemonSet controls the pod.
+func (p *Pod) ofDaemonSet() bool { return strings.HasPrefix(p.Controller, "DaemonSet/") }
 
 // placement matches PlacementPolicies with the creation of a pod or claim as it is now, by an
-// unknown user, and sets what they give, if anything. Personal returns the policies whose match
-// depends on the user.
+// unknown user, and returns what they give; nil for nothing. The object has claims, or is one, and
+// requests resources.
 func (w *World) placement(
-	ctx context.Context, to **Placement, kind string, object client.Object,
-	match func(context.Context, *placement.Subject) (placement.Matching, error), personal func(context.Context, *placement.Subject) ([]string, error),
-	subject *placement.Subject, gifts func(placement.Matching) []placement.Gift,
-) error {
-	group, name, plural := corev1.SchemeGroupVersion, "Pod", "pods"
-	if kind == kindClaim {
-		group, name, plural = resourcev1.SchemeGroupVersion, "ResourceClaim", "resourceclaims"
+	ctx context.Context, object client.Object, claims []Claim, resources []string, gifts func(placement.Matching) []placement.Gift,
+) (*Placement, error) {
+	policies, kind, group, name, plural := w.Policies.Placement, kindPod, corev1.SchemeGroupVersion, "Pod", "pods"
+	match, personal := policies.MatchPod, policies.PersonalPods
+	if _, isClaim := object.(*resourcev1.ResourceClaim); isClaim {
+		kind, group, name, plural = kindClaim, resourcev1.SchemeGroupVersion, "ResourceClaim", "resourceclaims"
+		match, personal = policies.MatchClaim, policies.PersonalClaims
 	}
 	version, served := metav1.GroupVersionKind(group.WithKind(name)), metav1.GroupVersionResource(group.WithResource(plural))
 	raw, err := json.Marshal(object)
 	if err != nil {
-		return fmt.Errorf("encode %s: %w", version.Kind, err)
+		return nil, fmt.Errorf("encode %s: %w", name, err)
 	}
-	subject.Review = &cel.Review{
-		Namespace: w.Namespace,
-		Request: &admissionv1.AdmissionRequest{
-			Namespace: w.Namespace.Name, Operation: admissionv1.Create,
-			Kind: version, RequestKind: &version, Resource: served, RequestResource: &served,
-			Object: runtime.RawExtension{Raw: raw},
+	var classes []string
+	for _, claim := range claims {
+		for _, r := range claim.Requests {
+			classes = append(classes, r.Class)
+		}
+	}
+	subject := &placement.Subject{
+		Review: &cel.Review{
+			Namespace: w.Namespace,
+			Request: &admissionv1.AdmissionRequest{
+				Namespace: w.Namespace.Name, Operation: admissionv1.Create,
+				Kind: version, RequestKind: &version, Resource: served, RequestResource: &served,
+				Object: runtime.RawExtension{Raw: raw},
+			},
 		},
-	}
-	subject.Namespace, subject.NamespaceLabels = object.GetNamespace(), w.Namespace.Labels
-	if subject.NamespaceLabels == nil {
-		subject.NamespaceLabels = map[string]string{}
+		Namespace: object.GetNamespace(), Labels: object.GetLabels(),
+		NamespaceLabels: labels.Merge(nil, w.Namespace.Labels), // Those that are known are not nil.
+		Resources:       func() ([]string, error) { return resources, nil },
+		DeviceClasses:   func(context.Context) ([]string, error) { return classes, nil },
 	}
 	matching, err := match(ctx, subject)
-	var names []string
-	if err == nil {
-		names, err = personal(ctx, subject)
-	}
-	if err != nil {
-		return fmt.Errorf("match PlacementPolicies with %s %s/%s: %w", kind, object.GetNamespace(), object.GetName(), err)
+	names, unknown := personal(ctx, subject)
+	if err = cmp.Or(err, unknown); err != nil {
+		return nil, fmt.Errorf("match PlacementPolicies with %s %s/%s: %w", kind, object.GetNamespace(), object.GetName(), err)
 	}
 	found := &Placement{Unknown: matching.Failed()}
 	for _, name := range names {
@@ -129,70 +123,24 @@ func (w *World) placement(
 			found.Gifts = append(found.Gifts, gift)
 		}
 	}
-	if len(found.Gifts)+len(found.Unknown) > 0 {
-		*to = found
+	if len(found.Gifts)+len(found.Unknown) == 0 {
+		found = nil
 	}
-	return nil
-}
-
-// rulings evaluates the TolerationPolicies as the audit does.
-func (w *World) rulings(ctx context.Context, p *Pod, pod *corev1.Pod) error {
-	kept := tracker.PodOf(pod)
-	var added []corev1.Toleration
-	for _, t := range kept.Window.Tolerations() {
-		added = append(added, t.OfPod())
-	}
-	rulings, err := w.Policies.Tolerations.Rulings(ctx, w.Namespace, toleration.Input{
-		Labels: pod.Labels, ServiceAccount: pod.Spec.ServiceAccountName, Asked: []toleration.Asked{{New: pod.Spec.Tolerations}},
-		FromDaemonSetController: ofDaemonSet(pod), HostNetwork: pod.Spec.HostNetwork, Added: added,
-	})
-	if err != nil {
-		return fmt.Errorf("ask TolerationPolicies about pod %s/%s: %w", pod.Namespace, pod.Name, err)
-	}
-	for _, r := range rulings {
-		p.Tolerations = append(p.Tolerations, Ruling{
-			Toleration: tolerationWords(pod.Spec.Tolerations[r.Index]), Policy: r.Policy, Granted: r.Granted, Allowed: r.Allowed, Warns: !r.Denies,
-		})
-	}
-	return nil
-}
-
-func ofDaemonSet(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOfNoCopy(pod)
-	return owner != nil && owner.Kind == "DaemonSet"
+	return found, nil
 }
 
 // requested returns the names of the resources that a pod requests.
-func requested(pod *corev1.Pod) []string {
-	names := map[string]struct{}{}
-	collect := func(list corev1.ResourceList) {
-		for name, quantity := range list {
+func requested(pod *corev1.Pod) (names []string) {
+	containers := slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers)
+	if pod.Spec.Resources != nil { // The pod itself requests as a container does.
+		containers = append(containers, corev1.Container{Resources: *pod.Spec.Resources})
+	}
+	for _, c := range containers {
+		for name, quantity := range c.Resources.Requests {
 			if !quantity.IsZero() {
-				names[string(name)] = struct{}{}
+				names = append(names, string(name))
 			}
 		}
 	}
-	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for _, c := range containers {
-			collect(c.Resources.Requests)
-		}
-	}
-	if pod.Spec.Resources != nil {
-		collect(pod.Spec.Resources.Requests)
-	}
-	return slices.Sorted(maps.Keys(names))
-}
-
-// classes returns the DeviceClasses that the claims of a pod request.
-func (w *World) classes(pod *corev1.Pod) []string {
-	var names []string
-	for _, ref := range tracker.PodOf(pod).Claims {
-		if claim := named(w.Claims, ref.Name); claim != nil {
-			for _, request := range requestsOf(&claim.Spec) {
-				names = append(names, request.Class)
-			}
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }

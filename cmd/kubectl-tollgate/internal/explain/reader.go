@@ -52,8 +52,7 @@ func (r *reader) read(ctx context.Context) (*World, error) {
 	if err == nil {
 		err = r.events(ctx)
 	}
-	unallocated := func(claim *resourcev1.ResourceClaim) bool { return claim.Status.Allocation == nil }
-	if err == nil && (r.kind == kindDevice || slices.ContainsFunc(c.Claims, unallocated)) {
+	if err == nil && (r.kind == kindDevice || slices.ContainsFunc(c.Claims, func(claim *resourcev1.ResourceClaim) bool { return claim.Status.Allocation == nil })) {
 		err = r.devices(ctx)
 	}
 	return r.world, err
@@ -65,12 +64,11 @@ func (r *reader) namespaceObject(ctx context.Context) error {
 	switch {
 	case err == nil:
 		r.world.Namespace = namespace
-		return nil
-	case apierrors.IsNotFound(err):
-		return nil
+	case !apierrors.IsNotFound(err):
+		err = cli.Failed(err, "read namespace "+r.namespace, "get", state.NamespaceResource)
+		return r.world.Lack(err, "get", state.NamespaceResource, "what TolerationPolicies and PlacementPolicies say is left out")
 	}
-	err = cli.Failed(err, "read namespace "+r.namespace, "get", state.NamespaceResource)
-	return r.world.Lack(err, "get", state.NamespaceResource, "what TolerationPolicies and PlacementPolicies say is left out")
+	return nil
 }
 
 // events reads the events that the explanation may need.
@@ -79,29 +77,28 @@ func (r *reader) events(ctx context.Context) error {
 	var queries []query
 	// Events about objects without a namespace are in this one.
 	const cluster = metav1.NamespaceDefault
+	reasons := []string{evictor.EventHeld, evictor.EventReleased}
 	switch r.kind {
+	case kindClaim:
+		return nil
+	case kindNode:
+		queries = []query{{cluster, "involvedObject.name", r.name}}
 	case kindPod:
-		queries = append(queries, query{r.namespace, "involvedObject.name", r.name})
+		queries = []query{{r.namespace, "involvedObject.name", r.name}}
 		if named(r.world.Pods, r.name) == nil {
 			queries = append(queries, query{r.namespace, "reason", reasonFailedCreate})
 		}
-		queries = append(queries, query{cluster, "reason", reasonNodeEviction}, query{cluster, "reason", reasonDeviceEviction})
-	case kindNode:
-		queries = append(queries, query{cluster, "involvedObject.name", r.name})
-	case kindClaim:
-		return nil
+		reasons = append(reasons, reasonNodeEviction, reasonDeviceEviction)
 	}
-	for _, reason := range []string{evictor.EventHeld, evictor.EventReleased} {
+	for _, reason := range reasons {
 		queries = append(queries, query{cluster, "reason", reason})
 	}
 	for _, q := range queries {
 		source := state.NewSource(r.Clients, state.EventResource, r.Kubernetes.CoreV1().Events(q.namespace), &corev1.Event{})
 		source.FieldSelector = fields.OneTermEqualSelector(q.field, q.value).String()
 		err := source.Each(ctx, r.Clients, "", func(object runtime.Object) error {
-			if event, ok := object.(*corev1.Event); ok {
-				r.world.Events = append(r.world.Events, event)
-				r.world.Evictions.Events.Add(event)
-			}
+			r.world.Events = append(r.world.Events, object.(*corev1.Event))
+			r.world.Evictions.Events.Add(object)
 			return nil
 		})
 		if err != nil {
@@ -127,14 +124,15 @@ func (r *reader) devices(ctx context.Context) error {
 		kept, _ := r.world.Tracker.Rule(name)
 		r.inventory.AddRule(rule, kept.Unsupported)
 	}
-	client, classes := r.Kubernetes.ResourceV1(), map[string]*resourcev1.DeviceClass{}
+	r.world.Classes = map[string]*resourcev1.DeviceClass{}
+	client := r.Kubernetes.ResourceV1()
 	for _, source := range []state.Source{
 		state.NewSource(r.Clients, state.ClassResource, client.DeviceClasses(), &resourcev1.DeviceClass{}),
 		state.NewSource(r.Clients, state.SliceResource, client.ResourceSlices(), &resourcev1.ResourceSlice{}),
 	} {
 		err := source.Each(ctx, r.Clients, "", func(object runtime.Object) error {
 			if class, ok := object.(*resourcev1.DeviceClass); ok {
-				classes[class.Name] = class
+				r.world.Classes[class.Name] = class
 			}
 			return r.inventory.Add(object)
 		})
@@ -142,7 +140,7 @@ func (r *reader) devices(ctx context.Context) error {
 			return r.world.Lack(err, "list", source.Resource, "it is not known which devices there are")
 		}
 	}
-	r.world.Classes, r.world.Inventory = classes, r.inventory
+	r.world.Inventory = r.inventory
 	return nil
 }
 
@@ -169,8 +167,10 @@ type World struct {
 
 // named returns the object with a name, or nil.
 func named[T interface{ GetName() string }](objects []T, name string) (object T) {
-	if at := slices.IndexFunc(objects, func(o T) bool { return o.GetName() == name }); at >= 0 {
-		object = objects[at]
+	for _, o := range objects {
+		if o.GetName() == name {
+			return o
+		}
 	}
 	return object
 }

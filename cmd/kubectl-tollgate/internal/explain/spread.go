@@ -1,9 +1,9 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,22 +69,31 @@ type ExcludedNodes struct {
 
 // spreadOf counts the constraints of a pod with DoNotSchedule. Own are the counts with their own
 // nodeTaintsPolicy.
-func spreadOf(spreading *spread.Spreading, cluster *spread.Cluster, own *spread.Filtered) []Spread {
+func spreadOf(spreading *spread.Spreading, cluster *spread.Cluster, own *spread.Filtered) (list []Spread) {
 	if len(own.Counts) == 0 {
 		return nil
 	}
 	both := spreading.SideBySide(cluster)
 	wedges := spreading.Wedges(cluster.Nodes())
-	var list []Spread
 	for i := range own.Counts {
-		c := &own.Counts[i].Constraint
+		count, honor, ignore := &own.Counts[i], &both.Honor.Counts[i], &both.Ignore.Counts[i]
+		c := &count.Constraint
 		s := Spread{
 			TopologyKey: c.TopologyKey, WhenUnsatisfiable: string(c.WhenUnsatisfiable), MaxSkew: c.MaxSkew, MinDomains: c.MinDomains,
-			NodeTaintsPolicy: string(c.NodeTaintsPolicy), NodeAffinity: string(c.NodeAffinityPolicy), Self: own.Counts[i].Self,
+			NodeTaintsPolicy: string(c.NodeTaintsPolicy), NodeAffinity: string(c.NodeAffinityPolicy), Self: count.Self,
+			Honor: measure(both.Honor, i), Ignore: measure(both.Ignore, i), Excluded: excluded(cluster, count),
 		}
-		s.Honor, s.Ignore = measure(both.Honor, i), measure(both.Ignore, i)
-		s.Domains = domains(&own.Counts[i], &both.Honor.Counts[i], &both.Ignore.Counts[i])
-		s.Excluded = excluded(cluster, &own.Counts[i])
+		for _, d := range ignore.Domains { // They are all that count with either policy.
+			counted := count.Domain(d.Value)
+			one := Domain{
+				Value: d.Value, Counts: counted.Nodes > 0, Nodes: counted.Nodes, Pods: counted.Pods,
+				Ignore: new(d.Pods + ignore.Self - ignore.Minimum()), Exceeds: counted.Pods+count.Self-count.Minimum() > c.MaxSkew,
+			}
+			if h := honor.Domain(d.Value); h.Nodes > 0 {
+				one.Honor = new(h.Pods + honor.Self - honor.Minimum())
+			}
+			s.Domains = append(s.Domains, one)
+		}
 		for _, wedge := range wedges {
 			if wedge.Constraint.Index == c.Index {
 				s.Stuck = wedge.Domains
@@ -109,25 +118,8 @@ func measure(filtered *spread.Filtered, constraint int) Measure {
 	return m
 }
 
-// domains returns every domain that counts with either policy.
-func domains(own, honor, ignore *spread.Count) []Domain {
-	var list []Domain
-	for _, d := range ignore.Domains {
-		counted := own.Domain(d.Value)
-		one := Domain{Value: d.Value, Counts: counted.Nodes > 0, Nodes: counted.Nodes, Pods: counted.Pods}
-		one.Ignore = new(d.Pods + ignore.Self - ignore.Minimum())
-		if h := honor.Domain(d.Value); h.Nodes > 0 {
-			one.Honor = new(h.Pods + honor.Self - honor.Minimum())
-		}
-		one.Exceeds = counted.Pods+own.Self-own.Minimum() > own.Constraint.MaxSkew
-		list = append(list, one)
-	}
-	return list
-}
-
 // excluded groups the nodes that do not count by reason.
-func excluded(cluster *spread.Cluster, count *spread.Count) []ExcludedNodes {
-	var list []ExcludedNodes
+func excluded(cluster *spread.Cluster, count *spread.Count) (list []ExcludedNodes) {
 	for i, node := range cluster.Nodes() {
 		var why string
 		switch n := &count.Nodes[i]; n.Why {
@@ -139,8 +131,6 @@ func excluded(cluster *spread.Cluster, count *spread.Count) []ExcludedNodes {
 			why = "is not what the pod requires"
 		case spread.UntoleratedTaint:
 			why = "has the taint " + n.Taint.ToString() + ", which the pod does not tolerate"
-		default:
-			why = string(n.Why)
 		}
 		at := slices.IndexFunc(list, func(e ExcludedNodes) bool { return e.Why == why })
 		if at < 0 {
@@ -152,44 +142,35 @@ func excluded(cluster *spread.Cluster, count *spread.Count) []ExcludedNodes {
 	return list
 }
 
-// spreadCause returns the constraints that keep a pod from nodes without other obstacles, and what
-// would help.
-func spreadCause(p *Pod, full []string) Cause {
+// addSpread adds the constraints that keep a pod from nodes without other obstacles: the domains that
+// may have no more pods, and what would help.
+func (p *Pod) addSpread(nodes []string) {
 	var words []string
 	for _, s := range p.Spread {
-		if text := s.exceeding(); text != "" {
-			words = append(words, text)
+		var full []string
+		for _, d := range s.Domains {
+			if d.Exceeds {
+				full = append(full, d.Value+" ("+cli.Counted(d.Pods, "pod")+")")
+			}
 		}
-	}
-	if len(words) == 0 {
-		words = append(words, "the nodes lack the labels that its constraints ask for")
-	}
-	return Cause{CauseSpread, "topology spread keeps it from " + cli.Counted(len(full), "node") + " (" + cli.Few(full) + "): " + strings.Join(words, ", ")}
-}
-
-// exceeding returns the domains that may have no more pods; empty for none.
-func (s *Spread) exceeding() string {
-	var full []string
-	for _, d := range s.Domains {
-		if d.Exceeds {
-			full = append(full, d.Value+" ("+cli.Counted(d.Pods, "pod")+")")
+		if len(full) == 0 {
+			continue
 		}
+		counts := s.Ignore
+		if s.NodeTaintsPolicy == string(corev1.NodeInclusionPolicyHonor) {
+			counts = s.Honor
+		}
+		than := fmt.Sprintf("ahead of the emptiest, which has %d", counts.Minimum)
+		if counts.Domains < s.MinDomains {
+			// The scheduler counts as if there were an empty one.
+			than = fmt.Sprintf("while there are fewer domains (%d) than minDomains %d", counts.Domains, s.MinDomains)
+		}
+		text := fmt.Sprintf("one more in %s %s would be more than maxSkew %d %s", s.TopologyKey, cli.Few(full), s.MaxSkew, than)
+		if len(s.Stuck) > 0 {
+			text += fmt.Sprintf("; it can never go to %s, where taints keep it off (%s), and nodeTaintsPolicy: Honor would leave %s out", cli.Few(s.Stuck), cli.Few(s.Taints), cli.Plural(len(s.Stuck), "it", "them"))
+		}
+		words = append(words, text)
 	}
-	if len(full) == 0 {
-		return ""
-	}
-	counts := s.Ignore
-	if s.NodeTaintsPolicy == string(corev1.NodeInclusionPolicyHonor) {
-		counts = s.Honor
-	}
-	than := "ahead of the emptiest, which has " + strconv.Itoa(counts.Minimum)
-	if counts.Domains < s.MinDomains {
-		// The scheduler counts as if there were an empty one.
-		than = fmt.Sprintf("while there are fewer domains (%d) than minDomains %d", counts.Domains, s.MinDomains)
-	}
-	text := fmt.Sprintf("one more in %s %s would be more than maxSkew %d %s", s.TopologyKey, cli.Few(full), s.MaxSkew, than)
-	if len(s.Stuck) > 0 {
-		text += fmt.Sprintf("; it can never go to %s, where taints keep it off (%s), and nodeTaintsPolicy: Honor would leave %s out", cli.Few(s.Stuck), cli.Few(s.Taints), cli.Plural(len(s.Stuck), "it", "them"))
-	}
-	return text
+	why := cmp.Or(strings.Join(words, ", "), "the nodes lack the labels that its constraints ask for")
+	p.addf(CauseSpread, "topology spread keeps it from %s (%s): %s", cli.Counted(len(nodes), "node"), cli.Few(nodes), why)
 }

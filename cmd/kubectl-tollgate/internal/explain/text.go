@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,17 +38,15 @@ func (p *Pod) write(page *page) {
 		}
 		page.item(gate.Name, gate.Opens)
 	}
-	table(page, "Nodes", []string{"COUNT", "VERDICT", "TAINTS", "NODES"}, p.Nodes, func(s NodeSet) []string {
+	table(page, "Nodes", "COUNT, VERDICT, TAINTS, NODES", p.Nodes, func(s NodeSet) row {
 		verdict := map[Standing]string{NotSelected: "not what it requires", Cordoned: "cordoned", Tainted: "tainted", TooFull: "topology spread", Open: "open"}
-		names := cli.Few(s.Nodes)
+		names := cli.Few
 		if page.wide {
-			names = cli.Joined(s.Nodes)
+			names = cli.Joined
 		}
-		return []string{strconv.Itoa(len(s.Nodes)), verdict[s.Standing], strings.Join(s.Taints, ", "), names}
+		return row{strconv.Itoa(len(s.Nodes)), verdict[s.Standing], strings.Join(s.Taints, ", "), names(s.Nodes)}
 	})
-	table(page, "Taints of its node", []string{"TAINT", "FROM", "SINCE", "TOLERATION", "LEAVES"}, p.Taints, func(t Taint) []string {
-		return []string{t.Taint, t.carrier(), page.when(t.Since), t.toleration(), page.leaves(t)}
-	})
+	table(page, "Taints of its node", "TAINT, FROM, SINCE, TOLERATION, LEAVES", p.Taints, page.taint)
 	for _, claim := range p.Claims {
 		page.section("Claim " + claim.Name)
 		page.paragraph("", claim.Answer)
@@ -56,18 +55,18 @@ func (p *Pod) write(page *page) {
 	for _, s := range p.Spread {
 		page.spread(&s)
 	}
-	table(page, "TolerationPolicies about its tolerations, as far as is known without who made it", []string{"TOLERATION", "POLICY", "VERDICT", "ALLOWED"}, p.Tolerations, func(r Ruling) []string {
-		row := []string{r.Toleration, r.Policy, "granted", ""}
+	table(page, "TolerationPolicies about its tolerations, as far as is known without who made it", "TOLERATION, POLICY, VERDICT, ALLOWED", p.Tolerations, func(r Ruling) row {
+		cells := row{r.Toleration, r.Policy, "granted"}
 		switch {
 		case !r.Granted && r.Warns:
-			row[2] = "not granted (warns)"
+			cells[2] = "not granted (warns)"
 		case !r.Granted:
-			row[2] = "not granted"
+			cells[2] = "not granted"
 		}
 		if page.wide {
-			row[3] = r.Allowed
+			cells = append(cells, r.Allowed)
 		}
-		return row
+		return cells
 	})
 	page.placement(p.Placement)
 	page.events(p.Events)
@@ -94,56 +93,50 @@ func (p *page) eviction(e *Eviction) {
 	p.fact("Budgets", budgets...)
 }
 
-// carrier returns the kind and the name of the source.
-func (t *Taint) carrier() string { return strings.TrimPrefix(t.Source, ofDriver) }
-
-// toleration returns the toleration that matches, else those that nearly do.
-func (t *Taint) toleration() string {
+// taint returns the cells of a taint: the taint, the kind and the name of its source, its time, the
+// toleration that matches it or those that nearly do, and when the pod leaves because of it.
+func (p *page) taint(t Taint) row {
+	toleration := "no"
 	switch {
 	case t.Tolerated:
-		return t.By
+		toleration = t.By
 	case len(t.Near) > 0:
-		return "no: " + strings.Join(t.Near, ", ")
-	default:
-		return "no"
+		toleration += ": " + cli.Joined(t.Near)
 	}
-}
-
-func (p *page) leaves(t Taint) string {
-	if t.Leaves == nil {
-		return "never"
-	}
-	return p.when(t.Leaves)
+	return row{t.Taint, strings.TrimPrefix(t.Source, ofDriver), p.when(t.Since), toleration, cmp.Or(p.when(t.Leaves), "never")}
 }
 
 func (p *page) claim(c *Claim) {
-	table(p, "Requests of claim "+c.Name, []string{"REQUEST", "CLASS", "ASKS", "TOLERATIONS", "SELECTS", "TAINTED", "TAKEN", "FREE"}, c.Requests, func(r Request) []string {
-		counts := []string{"", "", "", ""}
+	table(p, "Requests of claim "+c.Name, "REQUEST, CLASS, ASKS, TOLERATIONS, SELECTS, TAINTED, TAKEN, FREE", c.Requests, func(r Request) row {
+		cells := row{r.Name, r.Class, r.count(), strings.Join(r.Tolerations, ", ")}
 		if d := r.Candidates; d != nil {
-			counts = []string{strconv.Itoa(d.Selected), strconv.Itoa(d.Tainted), strconv.Itoa(d.Taken), strconv.Itoa(d.Free)}
+			cells = append(cells, strconv.Itoa(d.Selected), strconv.Itoa(d.Tainted), strconv.Itoa(d.Taken), strconv.Itoa(d.Free))
 		}
-		return append([]string{r.Name, r.Class, r.count(), strings.Join(r.Tolerations, ", ")}, counts...)
+		return cells
 	})
-	var rows [][]string
+	var rows []row
 	for _, d := range c.Devices {
 		if len(d.Taints) == 0 {
-			rows = append(rows, []string{d.Device, d.Request, "", "", "", ""})
+			rows = append(rows, row{d.Device, d.Request})
 		}
 		for _, t := range d.Taints {
-			rows = append(rows, []string{d.Device, d.Request, t.Taint, t.carrier(), t.toleration(), p.leaves(t)})
+			cells := p.taint(t)
+			rows = append(rows, slices.Concat(row{d.Device, d.Request}, cells[:2], cells[3:])) // without its time
 		}
 	}
-	table(p, "Devices of claim "+c.Name, []string{"DEVICE", "REQUEST", "TAINT", "FROM", "TOLERATION", "LEAVES"}, rows, func(row []string) []string { return row })
+	table(p, "Devices of claim "+c.Name, "DEVICE, REQUEST, TAINT, FROM, TOLERATION, LEAVES", rows, func(cells row) row { return cells })
+}
+
+// String returns the counts as text.
+func (m Measure) String() string {
+	return fmt.Sprintf("%s %s, and the emptiest has %s: %s", cli.Counted(m.Domains, "domain"), cli.Plural(m.Domains, "counts", "count"), cli.Counted(m.Minimum, "pod"), cli.Counted(m.Allows, "node"))
 }
 
 func (p *page) spread(s *Spread) {
 	p.line("")
 	p.paragraph("", fmt.Sprintf("Topology spread over %s (%s, maxSkew %d, minDomains %d, nodeTaintsPolicy %s, nodeAffinityPolicy %s)",
 		s.TopologyKey, s.WhenUnsatisfiable, s.MaxSkew, s.MinDomains, s.NodeTaintsPolicy, s.NodeAffinity))
-	measured := func(m *Measure) string {
-		return fmt.Sprintf("%s %s, and the emptiest has %s: %s", cli.Counted(m.Domains, "domain"), cli.Plural(m.Domains, "counts", "count"), cli.Counted(m.Minimum, "pod"), cli.Counted(m.Allows, "node"))
-	}
-	p.paragraph("", fmt.Sprintf("With nodeTaintsPolicy Honor %s within maxSkew. With Ignore %s.", measured(&s.Honor), measured(&s.Ignore)))
+	p.paragraph("", fmt.Sprintf("With nodeTaintsPolicy Honor %s within maxSkew. With Ignore %s.", s.Honor, s.Ignore))
 	if len(s.Stuck) > 0 {
 		p.paragraph("", "Taints keep the pod from all nodes of "+cli.Few(s.Stuck)+" that count: "+cli.Few(s.Taints)+".")
 	}
@@ -157,15 +150,15 @@ func (p *page) spread(s *Spread) {
 			return strconv.Itoa(*of)
 		}
 	}
-	table(p, "Domains of "+s.TopologyKey, []string{"DOMAIN", "NODES", "PODS", "SKEW IF HONOR", "SKEW IF IGNORE"}, s.Domains, func(d Domain) []string {
+	table(p, "Domains of "+s.TopologyKey, "DOMAIN, NODES, PODS, SKEW IF HONOR, SKEW IF IGNORE", s.Domains, func(d Domain) row {
 		nodes := "none counts"
 		if d.Counts {
 			nodes = strconv.Itoa(d.Nodes)
 		}
-		return []string{d.Value, nodes, strconv.Itoa(d.Pods), skew(d.Honor), skew(d.Ignore)}
+		return row{d.Value, nodes, strconv.Itoa(d.Pods), skew(d.Honor), skew(d.Ignore)}
 	})
-	table(p, "Nodes that do not count", []string{"COUNT", "WHY", "NODES"}, s.Excluded, func(e ExcludedNodes) []string {
-		return []string{strconv.Itoa(len(e.Nodes)), e.Why, cli.Few(e.Nodes)}
+	table(p, "Nodes that do not count", "COUNT, WHY, NODES", s.Excluded, func(e ExcludedNodes) row {
+		return row{strconv.Itoa(len(e.Nodes)), e.Why, cli.Few(e.Nodes)}
 	})
 }
 
@@ -173,15 +166,15 @@ func (p *page) placement(found *Placement) {
 	if found == nil {
 		return
 	}
-	table(p, "Given by PlacementPolicies", []string{"POLICY", "STATE", "FIELD", "VALUE"}, found.Gifts, func(g placement.Gift) []string {
+	table(p, "Given by PlacementPolicies", "POLICY, STATE, FIELD, VALUE", found.Gifts, func(g placement.Gift) row {
 		has := "lacks it"
 		if g.Has {
 			has = "has it"
 		}
-		return []string{strings.Join(g.Policies, ", "), has, g.Field, g.Value}
+		return row{cli.Joined(g.Policies), has, g.Field, g.Value}
 	})
-	table(p, "PlacementPolicies of which it is not known whether they match", []string{"POLICY", "WHY"}, slices.Sorted(maps.Keys(found.Unknown)), func(name string) []string {
-		return []string{name, found.Unknown[name]}
+	table(p, "PlacementPolicies of which it is not known whether they match", "POLICY, WHY", slices.Sorted(maps.Keys(found.Unknown)), func(name string) row {
+		return row{name, found.Unknown[name]}
 	})
 }
 
@@ -195,8 +188,8 @@ func (p *page) events(events []Event) {
 }
 
 func (p *page) fates(fates []Fate) {
-	table(p, "Pods", []string{"NAMESPACE", "POD", "STATE", "WHEN", "BECAUSE OF", "POLICY"}, fates, func(f Fate) []string {
-		return []string{f.Namespace, f.Name, string(f.State), p.when(f.At), f.Because, f.Policy}
+	table(p, "Pods", "NAMESPACE, POD, STATE, WHEN, BECAUSE OF, POLICY", fates, func(f Fate) row {
+		return row{f.Namespace, f.Name, string(f.State), p.when(f.At), f.Because, f.Policy}
 	})
 }
 
@@ -217,8 +210,8 @@ func (n *Node) write(page *page) {
 		page.fact("Taints", "last written by "+n.Writer+" "+page.when(n.Written))
 	}
 	page.fact("Lacks", n.Lacks...)
-	table(page, "Taints", []string{"TAINT", "SINCE", "MEANS", "REGISTERED BY"}, n.Taints, func(t NodeTaint) []string {
-		return []string{t.Taint, page.when(t.Since), t.Means, t.Registers}
+	table(page, "Taints", "TAINT, SINCE, MEANS, REGISTERED BY", n.Taints, func(t NodeTaint) row {
+		return row{t.Taint, page.when(t.Since), t.Means, t.Registers}
 	})
 	titled := false
 	for _, taint := range n.Taints {
@@ -227,14 +220,14 @@ func (n *Node) write(page *page) {
 				page.section("Who may write them")
 			}
 			titled = true
-			words := []string{s.Setters}
+			text := s.Setters
 			if s.Limits != "" {
-				words = append(words, s.Limits)
+				text += "; " + s.Limits
 			}
 			if s.Expires != nil {
-				words = append(words, "removed "+page.when(s.Expires))
+				text += "; removed " + page.when(s.Expires)
 			}
-			page.item(taint.Taint+", "+s.Policy, strings.Join(words, "; "))
+			page.item(taint.Taint+", "+s.Policy, text)
 		}
 	}
 	page.fates(n.Pods)
@@ -252,8 +245,8 @@ func (d *Device) write(page *page) {
 	page.fact("Failed", d.Failed...)
 	page.fact("Attributes", d.Attributes...)
 	page.fact("Capacity", d.Capacity...)
-	table(page, "Taints", []string{"TAINT", "FROM", "SINCE"}, d.Taints, func(t Taint) []string {
-		return []string{t.Taint, t.carrier(), page.when(t.Since)}
+	table(page, "Taints", "TAINT, FROM, SINCE", d.Taints, func(t Taint) row {
+		return page.taint(t)[:3]
 	})
 	page.fates(d.Pods)
 }

@@ -9,14 +9,15 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 )
 
@@ -30,6 +31,10 @@ type command struct {
 
 	in         io.Reader
 	out, notes io.Writer
+
+	// resource is the resource of Tollgate that the command writes, and client the client for it.
+	resource schema.GroupResource
+	client   dynamic.ResourceInterface
 }
 
 // addFlags adds the flags that the commands share. Written describes the object of -o, and asks is
@@ -50,7 +55,7 @@ func (c *command) build(cmd *cobra.Command, complete func([]string) error, run f
 		if err := complete(args); err != nil {
 			return err
 		}
-		c.in, c.out, c.notes = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		c.clock, c.in, c.out, c.notes = clock.RealClock{}, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 		clients, err := connection.Clients(c.notes)
 		if err != nil {
 			return err
@@ -60,27 +65,22 @@ func (c *command) build(cmd *cobra.Command, complete func([]string) error, run f
 	return connection
 }
 
-// served returns an error if the API server does not serve a resource of Tollgate.
-func (c *command) served(ctx context.Context, clients *cli.Clients, resource schema.GroupResource, kinds string) error {
-	_, err := clients.Version(ctx, resource, v1alpha1.GroupVersion.Version)
+// connect sets the resource and its client, or returns an error if the API server does not serve it.
+func (c *command) connect(ctx context.Context, clients *cli.Clients, resource schema.GroupResource, kinds string) error {
+	version := v1alpha1.GroupVersion.Version
+	c.resource, c.client = resource, clients.Dynamic.Resource(resource.WithVersion(version))
+	_, err := clients.Version(ctx, resource, version)
 	if errors.Is(err, cli.ErrNotServed) {
 		return fmt.Errorf("the API server does not serve %s: Tollgate holds nothing here until its CustomResourceDefinitions are installed, and it runs", kinds)
 	}
 	return err
 }
 
-// read returns the cluster, and the list of the pods that have to leave.
-func (c *command) read(ctx context.Context, clients *cli.Clients) (*evictions.Cluster, *state.Cluster, error) {
-	shown, found, err := evictions.Read(ctx, clients, c.clock.Now(), c.wants)
-	clients.Progress.End()
-	return shown, found, err
-}
-
-// confirm asks a question, except in a dry run and with --yes. If the answer is no, the error says
-// what was not done.
-func (c *command) confirm(ctx context.Context, question, notDone string) error {
-	if c.DryRun != cli.DryRunNone || c.yes {
-		return nil
+// confirm writes notes, and asks a question, except in a dry run and with --yes. If the answer is no,
+// the error says what was not done.
+func (c *command) confirm(ctx context.Context, notes []string, question, notDone string) error {
+	if err := cli.WriteWrapped(c.notes, "", notes); err != nil || c.DryRun != cli.DryRunNone || c.yes {
+		return err
 	}
 	if !cli.Terminal(c.in) {
 		return errors.New("nobody can be asked, since the input is no terminal: give --yes")
@@ -111,12 +111,17 @@ func (c *command) print(object *unstructured.Unstructured, done string) (err err
 	return nil
 }
 
-// unstructuredOf returns an object for the dynamic client, without its status.
-func unstructuredOf(object any) (*unstructured.Unstructured, error) {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return nil, fmt.Errorf("encode object: %w", err)
-	}
+// create creates an object, unless in a dry run, and prints it. What is the object in errors.
+func (c *command) create(ctx context.Context, typed any, what, done string, options metav1.CreateOptions) error {
+	fields, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(typed) // The types of the API have no errors.
 	delete(fields, "status")
-	return &unstructured.Unstructured{Object: fields}, nil
+	object := &unstructured.Unstructured{Object: fields}
+	if c.DryRun != cli.DryRunClient {
+		var err error
+		options.DryRun = c.RequestDryRun()
+		if object, err = c.client.Create(ctx, object, options); err != nil {
+			return cli.Failed(err, "create "+what, "create", c.resource)
+		}
+	}
+	return c.print(object, done)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,9 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/utils/clock"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -50,19 +46,15 @@ func stopAll() *v1alpha1.EvictionPolicy {
 type pauseCommand struct {
 	command
 
-	// policy is the name of the EvictionPolicy. all is true if it is the one that pauses all
-	// evictions.
+	// policy is the name of the EvictionPolicy, StopEvictions for the one that pauses all evictions.
 	policy string
-	all    bool
 }
-
-const pauseUse = " all|policy NAME"
 
 // NewPauseCommand returns the command pause.
 func NewPauseCommand() *cobra.Command {
-	c := &pauseCommand{command: command{clock: clock.RealClock{}}}
+	c := &pauseCommand{}
 	cmd := &cobra.Command{
-		Use:   "pause" + pauseUse,
+		Use:   "pause all|policy NAME",
 		Short: "Hold all evictions, or those of one EvictionPolicy",
 		Long: `Hold evictions until "kubectl tollgate resume". With all, the command creates the EvictionPolicy
 stop-evictions, which selects all taints, has the highest priority and is paused. With policy, it
@@ -82,9 +74,9 @@ evictionpolicies of the API group tollgate.dev.`,
 
 // NewResumeCommand returns the command resume.
 func NewResumeCommand() *cobra.Command {
-	c := &pauseCommand{command: command{clock: clock.RealClock{}}}
+	c := &pauseCommand{}
 	cmd := &cobra.Command{
-		Use:   "resume" + pauseUse,
+		Use:   "resume all|policy NAME",
 		Short: "End a pause of evictions",
 		Long: `End what "kubectl tollgate pause" began. With all, the command deletes the EvictionPolicy
 stop-evictions. With policy, it unsets spec.paused of that EvictionPolicy. The policy stop-evictions
@@ -115,154 +107,39 @@ func (c *pauseCommand) build(cmd *cobra.Command, asks bool, run func(context.Con
 func (c *pauseCommand) complete(args []string) error {
 	switch kind := strings.ToLower(args[0]); {
 	case kind == "all" && len(args) == 1:
-		c.policy, c.all = StopEvictions, true
+		c.policy = StopEvictions
 	case slices.Contains(policyNames, kind) && len(args) == 2:
-		c.policy, c.all = args[1], args[1] == StopEvictions
+		c.policy = args[1]
 	default:
 		return fmt.Errorf("cannot pause or resume %q: want all, or policy and the name of an EvictionPolicy", strings.Join(args, " "))
 	}
 	return c.Validate()
 }
 
-// pause pauses the policy. It creates the one that pauses all evictions.
+// pause pauses the policy, and writes what that does not hold here. It creates the policy that pauses all
+// evictions.
 func (c *pauseCommand) pause(ctx context.Context, clients *cli.Clients) error {
-	client, err := c.policies(ctx, clients)
-	if err != nil {
-		return err
-	}
-	object, policy, err := c.get(ctx, client)
+	object, policy, err := c.get(ctx, clients)
 	switch {
-	case apierrors.IsNotFound(err) && c.all:
-		err = c.create(ctx, client)
+	case apierrors.IsNotFound(err) && c.policy == StopEvictions:
+		err = c.create(ctx, stopAll(), "EvictionPolicy "+StopEvictions, "created, all evictions are paused", metav1.CreateOptions{FieldManager: fieldManager})
 	case err != nil:
 		return err
-	case c.all && !isStopAll(policy):
-		return errForeign
 	case policy.Spec.Paused:
 		err = c.print(object, "paused already")
 	default:
-		err = c.patch(ctx, client, object, true, "paused")
+		err = c.patch(ctx, object, true, "paused")
 	}
 	if err != nil {
 		return err
 	}
-	return c.warn(ctx, clients)
-}
-
-// errForeign is the error for a policy with the name StopEvictions that pause did not create.
-var errForeign = fmt.Errorf("EvictionPolicy %s is not the one that pause creates (deploy/samples/stop-evictions.yaml): pause, resume or delete it yourself", StopEvictions)
-
-// isStopAll reports whether a policy is the one of stopAll, paused or not.
-func isStopAll(policy *v1alpha1.EvictionPolicy) bool {
-	want, got := stopAll().Spec, *policy.Spec.DeepCopy()
-	got.Paused = true
-	// The API server fills in defaults.
-	got.Method, got.Mark = want.Method, want.Mark
-	for i := range got.Taints {
-		if got.Taints[i].Target == v1alpha1.TaintTargetNode {
-			got.Taints[i].Target = ""
-		}
-	}
-	return equality.Semantic.DeepEqual(want, got)
-}
-
-func (c *pauseCommand) create(ctx context.Context, client dynamic.ResourceInterface) error {
-	object, err := unstructuredOf(stopAll())
-	if err != nil {
-		return err
-	}
-	if c.DryRun != cli.DryRunClient {
-		object, err = client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager, DryRun: c.RequestDryRun()})
-		if err != nil {
-			return cli.Failed(err, "create EvictionPolicy "+StopEvictions, "create", state.PolicyResource)
-		}
-	}
-	return c.print(object, "created, all evictions are paused")
-}
-
-// resume shows what would leave, asks for confirmation, and ends the pause.
-func (c *pauseCommand) resume(ctx context.Context, clients *cli.Clients) error {
-	client, err := c.policies(ctx, clients)
-	if err != nil {
-		return err
-	}
-	object, policy, err := c.get(ctx, client)
-	switch {
-	case apierrors.IsNotFound(err) && c.all:
-		return fmt.Errorf("evictions are not paused as a whole: there is no EvictionPolicy %s", StopEvictions)
-	case err != nil:
-		return err
-	case c.all && !isStopAll(policy): // Without its pause, it would decide about all evictions.
-		return errForeign
-	case !c.all && !policy.Spec.Paused:
-		return c.print(object, "not paused")
-	}
-	shown, found, err := c.read(ctx, clients)
-	if err != nil {
-		return err
-	}
-	if err := cli.WriteWrapped(c.notes, "", append(found.Missing(), c.effect(shown, found, c.clock.Now()))); err != nil {
-		return err
-	}
-	if err := c.confirm(ctx, "Resume?", "nothing was resumed"); err != nil {
-		return err
-	}
-	if !c.all {
-		return c.patch(ctx, client, object, false, "resumed")
-	}
-	if c.DryRun != cli.DryRunClient {
-		err := client.Delete(ctx, c.policy, metav1.DeleteOptions{DryRun: c.RequestDryRun(), Preconditions: &metav1.Preconditions{UID: new(object.GetUID())}})
-		if err != nil {
-			return cli.Failed(err, "delete EvictionPolicy "+c.policy, "delete", state.PolicyResource)
-		}
-	}
-	return c.print(object, "deleted, evictions go on")
-}
-
-const fieldManager = "tollgate-pause"
-
-// policies returns the client for EvictionPolicies.
-func (c *pauseCommand) policies(ctx context.Context, clients *cli.Clients) (dynamic.ResourceInterface, error) {
-	if err := c.served(ctx, clients, state.PolicyResource, "EvictionPolicies"); err != nil {
-		return nil, err
-	}
-	return clients.Dynamic.Resource(state.PolicyResource.WithVersion(v1alpha1.GroupVersion.Version)), nil
-}
-
-// get reads the policy.
-func (c *pauseCommand) get(ctx context.Context, client dynamic.ResourceInterface) (*unstructured.Unstructured, *v1alpha1.EvictionPolicy, error) {
-	object, err := client.Get(ctx, c.policy, metav1.GetOptions{})
-	if err != nil {
-		return nil, nil, cli.Failed(err, "read EvictionPolicy "+c.policy, "get", state.PolicyResource)
-	}
-	policy, err := cli.As[v1alpha1.EvictionPolicy](object)
-	return object, policy, err
-}
-
-// patch sets spec.paused of the policy.
-func (c *pauseCommand) patch(ctx context.Context, client dynamic.ResourceInterface, object *unstructured.Unstructured, paused bool, done string) error {
-	if c.DryRun == cli.DryRunClient {
-		if err := unstructured.SetNestedField(object.Object, paused, "spec", "paused"); err != nil {
-			return fmt.Errorf("set spec.paused: %w", err)
-		}
-		return c.print(object, done)
-	}
-	body := []byte(`{"metadata":{"uid":"` + string(object.GetUID()) + `"},"spec":{"paused":` + strconv.FormatBool(paused) + `}}`)
-	written, err := client.Patch(ctx, c.policy, types.MergePatchType, body, metav1.PatchOptions{FieldManager: fieldManager, DryRun: c.RequestDryRun()})
-	if err != nil {
-		return cli.Failed(err, "patch EvictionPolicy "+c.policy, "patch", state.PolicyResource)
-	}
-	return c.print(written, done)
-}
-
-// warn writes what a pause does not hold here.
-func (c *pauseCommand) warn(ctx context.Context, clients *cli.Clients) error {
 	found, err := state.ReadTollgate(ctx, clients, c.wants.Lease, c.clock.Now())
+	lack := found.Lack()
 	if err != nil {
-		return cli.WriteWrapped(c.notes, "warning: ", []string{"it is not known whether Tollgate runs: " + err.Error()})
+		lack = "it is not known whether Tollgate runs: " + err.Error()
 	}
 	var warnings, others []string
-	if lack := found.Lack(); lack != "" {
+	if lack != "" {
 		warnings = append(warnings, lack)
 	}
 	if !found.Terms.Nodes {
@@ -285,12 +162,88 @@ func (c *pauseCommand) warn(ctx context.Context, clients *cli.Clients) error {
 	return cli.WriteWrapped(c.notes, "warning: ", warnings)
 }
 
+// resume shows what would leave, asks for confirmation, and ends the pause.
+func (c *pauseCommand) resume(ctx context.Context, clients *cli.Clients) error {
+	object, policy, err := c.get(ctx, clients)
+	switch {
+	case apierrors.IsNotFound(err) && c.policy == StopEvictions:
+		return fmt.Errorf("evictions are not paused as a whole: there is no EvictionPolicy %s", StopEvictions)
+	case err != nil:
+		return err
+	case c.policy != StopEvictions && !policy.Spec.Paused:
+		return c.print(object, "not paused")
+	}
+	now := c.clock.Now()
+	shown, found, err := evictions.Read(ctx, clients, now, c.wants)
+	clients.Progress.End()
+	if err != nil {
+		return err
+	}
+	if err := c.confirm(ctx, append(found.Missing(), c.effect(shown, found, now)), "Resume?", "nothing was resumed"); err != nil {
+		return err
+	}
+	if c.policy != StopEvictions {
+		return c.patch(ctx, object, false, "resumed")
+	}
+	if c.DryRun != cli.DryRunClient {
+		err := c.client.Delete(ctx, c.policy, metav1.DeleteOptions{DryRun: c.RequestDryRun(), Preconditions: &metav1.Preconditions{UID: new(object.GetUID())}})
+		if err != nil {
+			return cli.Failed(err, "delete EvictionPolicy "+c.policy, "delete", c.resource)
+		}
+	}
+	return c.print(object, "deleted, evictions go on")
+}
+
+const fieldManager = "tollgate-pause"
+
+// get reads the policy. A policy with the name StopEvictions is an error if it is not the one of stopAll,
+// paused or not: without its pause, it would decide about all evictions.
+func (c *pauseCommand) get(ctx context.Context, clients *cli.Clients) (*unstructured.Unstructured, *v1alpha1.EvictionPolicy, error) {
+	if err := c.connect(ctx, clients, state.PolicyResource, "EvictionPolicies"); err != nil {
+		return nil, nil, err
+	}
+	object, err := c.client.Get(ctx, c.policy, metav1.GetOptions{})
+	if err != nil {
+		return nil, nil, cli.Failed(err, "read EvictionPolicy "+c.policy, "get", c.resource)
+	}
+	policy, err := cli.As[v1alpha1.EvictionPolicy](object)
+	if err != nil || c.policy != StopEvictions {
+		return object, policy, err
+	}
+	want, got := stopAll().Spec, policy.Spec
+	// The API server fills in defaults.
+	want.Paused, want.Method, want.Mark = got.Paused, got.Method, got.Mark
+	for i, taint := range got.Taints {
+		if taint.Target == v1alpha1.TaintTargetNode {
+			got.Taints[i].Target = ""
+		}
+	}
+	if !equality.Semantic.DeepEqual(want, got) {
+		err = fmt.Errorf("EvictionPolicy %s is not the one that pause creates (deploy/samples/stop-evictions.yaml): pause, resume or delete it yourself", StopEvictions)
+	}
+	return object, policy, err
+}
+
+// patch sets spec.paused of the policy.
+func (c *pauseCommand) patch(ctx context.Context, object *unstructured.Unstructured, paused bool, done string) error {
+	body := fmt.Appendf(nil, `{"metadata":{"uid":%q},"spec":{"paused":%t}}`, object.GetUID(), paused)
+	err := unstructured.SetNestedField(object.Object, paused, "spec", "paused")
+	if c.DryRun != cli.DryRunClient {
+		options := metav1.PatchOptions{FieldManager: fieldManager, DryRun: c.RequestDryRun()}
+		object, err = c.client.Patch(ctx, c.policy, types.MergePatchType, body, options)
+	}
+	if err != nil {
+		return cli.Failed(err, "patch EvictionPolicy "+c.policy, "patch", c.resource)
+	}
+	return c.print(object, done)
+}
+
 // effect says how many pods the policy pauses, and the states that they would have otherwise.
 func (c *pauseCommand) effect(shown *evictions.Cluster, found *state.Cluster, now time.Time) string {
-	paused := sets.Set[tracker.Key]{}
+	paused := map[tracker.Key]bool{}
 	for _, e := range shown.List(now, &evictions.Filter{}) {
 		if e.State == evictions.Paused && e.Policy == c.policy {
-			paused.Insert(e.Key)
+			paused[e.Key] = true
 		}
 	}
 	if len(paused) == 0 {
@@ -298,22 +251,16 @@ func (c *pauseCommand) effect(shown *evictions.Cluster, found *state.Cluster, no
 	}
 	policies := slices.Clone(found.EvictionPolicies)
 	at := slices.IndexFunc(policies, func(p v1alpha1.EvictionPolicy) bool { return p.Name == c.policy })
-	if policies[at].Spec.Paused = false; c.all {
+	if policies[at].Spec.Paused = false; c.policy == StopEvictions {
 		policies = slices.Delete(policies, at, at+1)
 	}
 	after := *shown
 	after.Set = eviction.Compile(policies)
 	states := map[evictions.State]int{}
 	for _, e := range after.List(now, &evictions.Filter{}) {
-		if paused.Has(e.Key) {
+		if paused[e.Key] {
 			states[e.State]++
 		}
 	}
-	var counts []string
-	for _, s := range evictions.States() {
-		if states[s] > 0 {
-			counts = append(counts, strconv.Itoa(states[s])+" "+string(s))
-		}
-	}
-	return fmt.Sprintf("EvictionPolicy %s pauses %s; without the pause: %s", c.policy, cli.Counted(len(paused), "pod"), strings.Join(counts, ", "))
+	return fmt.Sprintf("EvictionPolicy %s pauses %s; without the pause: %s", c.policy, cli.Counted(len(paused), "pod"), evictions.Counts(states))
 }

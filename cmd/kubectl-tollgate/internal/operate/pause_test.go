@@ -31,7 +31,7 @@ func runs(t *testing.T, clients *cli.Clients, line string) (out, notes string, e
 	words := strings.Fields(line)
 	cmd := &cobra.Command{}
 	if words[0] == "release" {
-		c := &releaseCommand{command: streams}
+		c := &approveCommand{command: streams, release: true}
 		c.addFlags(cmd)
 		require.NoError(t, cmd.ParseFlags(words[1:]))
 		if err := c.complete(cmd.Flags().Args()); err != nil {

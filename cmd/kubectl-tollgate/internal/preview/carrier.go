@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,18 +11,15 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
-	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
 // edge has the dependencies of a command besides the cluster.
@@ -35,7 +31,8 @@ type edge struct {
 	terminal func(any) bool
 }
 
-func realEdge() edge { return edge{clock: clock.RealClock{}, terminal: cli.Terminal} }
+// realEdge is the edge of the program.
+var realEdge = edge{clock: clock.RealClock{}, terminal: cli.Terminal}
 
 // addConnection adds the flags of a connection, which is used unless there is one, and returns it.
 func (e *edge) addConnection(cmd *cobra.Command) *cli.Connection {
@@ -46,7 +43,7 @@ func (e *edge) addConnection(cmd *cobra.Command) *cli.Connection {
 	return connection
 }
 
-// writing has the common options of both commands.
+// writing is one run of a command that writes carriers, with the common options.
 type writing struct {
 	edge
 	cli.WriteFlags
@@ -55,34 +52,80 @@ type writing struct {
 	taints []Taint
 }
 
-// addFlags adds the flags of the connection and the common ones. The first argument is a device.
-func (w *writing) addFlags(cmd *cobra.Command) {
+// addTo adds cmd to its parent, which it returns. cmd reads its arguments, the first of which is a
+// device, and writes the carriers of a plan.
+func (w *writing) addTo(
+	parent, cmd *cobra.Command, complete func(arguments []string) error, plan func(cmd *cobra.Command, clients *cli.Clients) ([]*carrier, error),
+) *cobra.Command {
 	state.CompleteNames(cmd, w.addConnection(cmd), "device", 1)
 	w.target.AddFlags(cmd)
 	w.AddFlags(cmd, "`format` of what was written", "`none`, client (write nothing) or server (have the API server judge, and write nothing)")
+	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
+		if err := complete(arguments); err != nil {
+			return err
+		}
+		if err := w.Validate(); err != nil {
+			return err
+		}
+		clients, err := w.connect(cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		defer clients.Progress.End()
+		carriers, err := plan(cmd, clients)
+		if err != nil {
+			return err
+		}
+		return w.write(cmd.Context(), clients, carriers, cmd.OutOrStdout())
+	}
+	parent.AddCommand(cmd)
+	parent.Args = cobra.NoArgs
+	return parent
 }
 
-// print prints the written objects; done says what was done to each. A document is one object as it
-// is, or a list of several, as kubectl prints it.
-func (w *writing) print(out io.Writer, objects []*unstructured.Unstructured, done func(i int) string) error {
-	document := cli.IsDocument(w.Format)
-	items := make([]any, 0, len(objects))
-	for i, object := range objects {
-		if document {
+// done says what was done to an object, by the verb of the request.
+var done = map[string]string{"create": "created", "update": "configured", "delete": "deleted"}
+
+// write writes the carriers, up to the first error, and prints what was written: a line for each
+// object, or a document, which is one object as it is, or a list of several, as kubectl prints it.
+func (w *writing) write(ctx context.Context, clients *cli.Clients, carriers []*carrier, out io.Writer) error {
+	var failed, err error
+	var lines strings.Builder
+	var items []any
+	for _, c := range carriers {
+		client, object, dryRun := clients.Dynamic.Resource(c.resource), c.object, w.RequestDryRun()
+		switch {
+		case w.DryRun == cli.DryRunClient:
+		case c.verb == "create":
+			object, err = client.Create(ctx, object, metav1.CreateOptions{DryRun: dryRun})
+		case c.verb == "update":
+			object, err = client.Update(ctx, object, metav1.UpdateOptions{DryRun: dryRun})
+		default:
+			same := metav1.NewUIDPreconditions(string(object.GetUID()))
+			err = client.Delete(ctx, object.GetName(), metav1.DeleteOptions{DryRun: dryRun, Preconditions: same})
+		}
+		if err != nil {
+			failed = cli.Failed(err, c.verb+" "+c.String(), c.verb, c.resource.GroupResource())
+			break
+		}
+		if cli.IsDocument(w.Format) {
 			object.SetManagedFields(nil)
 			items = append(items, object.Object)
-		} else if _, err := io.WriteString(out, w.Line(object, done(i))); err != nil {
-			return fmt.Errorf("write: %w", err)
+		} else {
+			lines.WriteString(w.Line(object, done[c.verb]))
 		}
 	}
-	switch len(items) {
-	case 0:
-		return nil
-	case 1:
-		return cli.Print(out, w.Format, items[0])
+	switch {
+	case len(items) > 1:
+		err = cli.Print(out, w.Format, map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": items})
+	case len(items) == 1:
+		err = cli.Print(out, w.Format, items[0])
 	default:
-		return cli.Print(out, w.Format, map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": items})
+		if _, err = io.WriteString(out, lines.String()); err != nil {
+			err = fmt.Errorf("write: %w", err)
+		}
 	}
+	return errors.Join(failed, err)
 }
 
 // carrier is an object with one device taint: a DeviceTaintRule, or a ResourceSlicePatch for
@@ -90,47 +133,8 @@ func (w *writing) print(out io.Writer, objects []*unstructured.Unstructured, don
 type carrier struct {
 	resource schema.GroupVersionResource
 	object   *unstructured.Unstructured
-	// existing is the existing object with its name, nil for none.
-	existing *unstructured.Unstructured
-}
-
-// carriers returns the objects that give taints to a target, in the served version.
-func (t *Target) carriers(ctx context.Context, clients *cli.Clients, taints []Taint, author string) ([]*carrier, error) {
-	resource, kind, versions := informer.RuleResource, "DeviceTaintRule", state.RuleVersions()
-	unserved := errors.New("the API server does not serve DeviceTaintRules (switch on its feature gate DRADeviceTaintRules and API group resource.k8s.io)")
-	if t.Conditional() {
-		resource, kind, versions = state.PatchResource, "ResourceSlicePatch", []string{v1alpha1.GroupVersion.Version}
-		unserved = errors.New("--class and --selector need a ResourceSlicePatch, which the API server does not serve: install Tollgate, or name driver, pool and device")
-	}
-	version, err := clients.Version(ctx, resource, versions...)
-	if errors.Is(err, cli.ErrNotServed) {
-		return nil, unserved
-	}
-	if err != nil {
-		return nil, err
-	}
-	carriers := make([]*carrier, 0, len(taints))
-	for _, taint := range taints {
-		meta := metav1.ObjectMeta{Name: taintNameOf(t, taint), Labels: map[string]string{v1alpha1.LabelMadeBy: v1alpha1.ProgramCommandLine}}
-		if author != "" {
-			meta.Annotations = map[string]string{v1alpha1.AnnotationAuthor: author}
-		}
-		var typed any = t.patch(meta, taint)
-		if !t.Conditional() {
-			typed = &resourcev1.DeviceTaintRule{
-				ObjectMeta: meta, Spec: resourcev1.DeviceTaintRuleSpec{DeviceSelector: t.DeviceSelector(), Taint: taint.onDevice()},
-			}
-		}
-		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
-		if err != nil {
-			return nil, fmt.Errorf("make %s: %w", kind, err)
-		}
-		delete(fields, "status")
-		made := &carrier{resource: resource.WithVersion(version), object: &unstructured.Unstructured{Object: fields}}
-		made.object.SetGroupVersionKind(made.resource.GroupVersion().WithKind(kind))
-		carriers = append(carriers, made)
-	}
-	return carriers, nil
+	// verb is that of the request: create, update or delete.
+	verb string
 }
 
 // String returns the name of the object as kubectl prints it.
@@ -140,21 +144,17 @@ func (c *carrier) String() string { return cli.NameOf(c.object) }
 // there is at most one, with a readable prefix. The effect None has the name of NoExecute, which
 // it becomes.
 func taintNameOf(target *Target, taint Taint) string {
-	effect, readableEffect := taint.Effect, "-"+taint.Effect
+	effect, readableEffect := string(taint.Effect), "-"+string(taint.Effect)
 	if effect == none || effect == noExecute {
 		effect, readableEffect = noExecute, ""
 	}
-	text, err := json.Marshal([]any{target, taint.Key, effect})
-	if err != nil {
-		panic(err) // Strings always marshal.
-	}
+	text, _ := json.Marshal([]any{target, taint.Key, effect}) // Strings always marshal.
 	sum := sha256.Sum256(text)
 	devices := cmp.Or(target.Device, target.Pool, target.Driver, target.Class, "devices")
 	_, key, _ := strings.Cut(taint.Key, "/")
-	const most, digits = 60, 8
+	const most, hashed = 60, 4
 	readable := cli.PartOfName(devices + "-" + cmp.Or(key, taint.Key) + readableEffect)
-	readable = strings.Trim(readable[:min(len(readable), most)], "-")
-	return readable + "-" + hex.EncodeToString(sum[:])[:digits]
+	return fmt.Sprintf("%s-%x", strings.Trim(readable[:min(len(readable), most)], "-"), sum[:hashed])
 }
 
 // isOurs reports whether taint device created an object.
@@ -164,8 +164,8 @@ func isOurs(object metav1.Object) bool {
 
 // The effects of a taint before and after activation.
 const (
-	none      = string(resourcev1.DeviceTaintEffectNone)
-	noExecute = string(resourcev1.DeviceTaintEffectNoExecute)
+	none      = "None"
+	noExecute = "NoExecute"
 )
 
 // merge merges the existing object with the name of the carrier. Other fields, such as timeAdded,
@@ -173,23 +173,23 @@ const (
 // change needs no overwrite.
 func (c *carrier) merge(existing *unstructured.Unstructured, taint Taint, overwrite bool) error {
 	made := c.object
-	c.existing, c.object = existing, existing.DeepCopy()
+	c.verb, c.object = "update", existing.DeepCopy()
 	taints := taintsOf(c.object)
-	has := ""
+	has, effect := "", string(taint.Effect)
 	if len(taints) > 0 {
-		has = text(taints[0], "effect")
+		has, _ = taints[0]["effect"].(string)
 	}
 	switch {
 	case !isOurs(existing):
 		return fmt.Errorf("%s exists, and taint device did not make it: delete it first", c)
-	case !overwrite && (has != none || taint.Effect == none):
+	case !overwrite && (has != none || effect == none):
 		return fmt.Errorf("%s gives them a taint with the key %s and the effect %s already, and --overwrite is not given", c, taint.Key, has)
 	case len(taints) != 1:
 		return fmt.Errorf("%s was changed: spec.devices.taints has %d taints, want the one that it was made with: delete it first", c, len(taints))
 	}
 	taints[0]["value"] = taint.Value
-	if has != taint.Effect && (has == none || has == noExecute) {
-		taints[0]["effect"] = taint.Effect
+	if has != effect && (has == none || has == noExecute) {
+		taints[0]["effect"] = effect
 		delete(taints[0], "timeAdded")
 	}
 	// Otherwise devices outside of the target would get the new value.
@@ -201,12 +201,12 @@ func (c *carrier) merge(existing *unstructured.Unstructured, taint Taint, overwr
 
 // taintsOf returns the taints of a DeviceTaintRule or ResourceSlicePatch. They are not copies.
 func taintsOf(object *unstructured.Unstructured) []map[string]any {
-	field, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "taint")
 	list, isPatch, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "devices", "taints")
-	if !isPatch {
-		list = []any{field}
-	}
 	items, _ := list.([]any)
+	if !isPatch {
+		taint, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "taint")
+		items = []any{taint}
+	}
 	var taints []map[string]any
 	for _, item := range items {
 		if taint, ok := item.(map[string]any); ok {
@@ -216,34 +216,20 @@ func taintsOf(object *unstructured.Unstructured) []map[string]any {
 	return taints
 }
 
-func text(fields map[string]any, name string) string {
-	value, _ := fields[name].(string)
-	return value
-}
-
 // differs returns the first field of an object with one taint that differs from the created one,
 // except timeAdded and the value; empty for none.
 func differs(object, made *unstructured.Unstructured) string {
 	is, was := taintsOf(object)[0], taintsOf(made)[0]
-	key, effect := text(is, "key") != text(was, "key"), text(is, "effect") != text(was, "effect")
-	changed := func(path ...string) bool {
-		is, _, _ := unstructured.NestedFieldNoCopy(object.Object, path...)
-		was, _, _ := unstructured.NestedFieldNoCopy(made.Object, path...)
-		return !equality.Semantic.DeepEqual(is, was)
-	}
-	patch := object.GetKind() == "ResourceSlicePatch"
-	switch {
-	case patch && (key || effect):
+	if made.GetKind() == "ResourceSlicePatch" && (is["key"] != was["key"] || is["effect"] != was["effect"]) {
 		return "spec.devices.taints[0]"
-	case changed("spec", "devices", "filter"):
-		return "spec.devices.filter"
-	case changed("spec", "deviceSelector"):
-		return "spec.deviceSelector"
-	case key:
-		return "spec.taint.key"
-	case effect:
-		return "spec.taint.effect"
-	default:
-		return ""
 	}
+	for _, path := range []string{"spec.devices.filter", "spec.deviceSelector", "spec.taint.key", "spec.taint.effect"} {
+		names := strings.Split(path, ".")
+		is, _, _ := unstructured.NestedFieldNoCopy(object.Object, names...)
+		was, _, _ := unstructured.NestedFieldNoCopy(made.Object, names...)
+		if !equality.Semantic.DeepEqual(is, was) {
+			return path
+		}
+	}
+	return ""
 }

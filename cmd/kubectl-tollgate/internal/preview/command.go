@@ -34,30 +34,17 @@ The exit code is 2 if more pods would leave than --fail-over allows, 1 after an 
 otherwise 0. You need the right to list pods and nodes of all namespaces. Standard error names
 other objects that you may not read, and the missing parts of the answer.`
 
-// query is the subject of a preview, as the command line has it.
-type query interface {
-	// complete reads the arguments.
-	complete(cmd *cobra.Command, arguments []string) error
-	// wants selects the data to read.
-	wants(w *state.Wants)
-	previews(ctx context.Context, t *Teller) ([]Preview, error)
-}
+// query reads the arguments of a command line. It selects the data to read, and returns the previews.
+type query func(arguments []string, wants *state.Wants) (previews, error)
 
-// command is one run of a preview.
-type command struct {
-	query
-	edge
-
-	output   cli.Output
-	failOver int
-	wants    state.Wants
-}
+// previews previews the writes of a command line on a cluster.
+type previews func(ctx context.Context, t *Teller) ([]Preview, error)
 
 // NewCommand returns the preview command.
-func NewCommand() *cobra.Command { return newPreview(realEdge()) }
+func NewCommand() *cobra.Command { return newPreview(realEdge) }
 
 func newPreview(e edge) *cobra.Command {
-	objects := &objects{}
+	var files []string
 	cmd := &cobra.Command{
 		Use:   "preview -f FILE",
 		Short: "Show which pods a taint would evict, and when, before it is written",
@@ -71,14 +58,14 @@ taints that TaintPolicies register on existing nodes. It writes nothing.
   kubectl tollgate preview device gpu.example.com/node-7/gpu-0 overheating:NoExecute`,
 		Args: cobra.NoArgs,
 	}
-	cmd.Flags().StringArrayVarP(&objects.files, "filename", "f", nil, "`file` with manifests, - for the standard input; repeat it for several")
-	addPreview(cmd, e, objects)
+	cmd.Flags().StringArrayVarP(&files, "filename", "f", nil, "`file` with manifests, - for the standard input; repeat it for several")
+	addPreview(cmd, e, func(_ []string, wants *state.Wants) (previews, error) { return ofFiles(files, cmd.InOrStdin(), wants) })
 	cmd.AddCommand(newNode(e), newDevice(e))
 	return cmd
 }
 
 func newNode(e edge) *cobra.Command {
-	nodes := &nodes{}
+	var selector string
 	cmd := &cobra.Command{
 		Use:   "node NAME... KEY[=VALUE]:EFFECT... [KEY[:EFFECT]-...]",
 		Short: "Show which pods taints on nodes would evict, and when",
@@ -91,13 +78,16 @@ and ends pending evictions. Only the effect NoExecute evicts pods.
   kubectl tollgate preview node -l zone=east maintenance:NoExecute -o json
   kubectl tollgate preview node worker-1 maintenance-`,
 	}
-	cmd.Flags().StringVarP(&nodes.labels, "selector", "l", "", "nodes with these `labels`, instead of names")
-	state.CompleteNames(cmd, addPreview(cmd, e, nodes), "node", math.MaxInt)
+	cmd.Flags().StringVarP(&selector, "selector", "l", "", "nodes with these `labels`, instead of names")
+	connection := addPreview(cmd, e, func(arguments []string, wants *state.Wants) (previews, error) {
+		return ofNodes(selector, arguments, wants)
+	})
+	state.CompleteNames(cmd, connection, "node", math.MaxInt)
 	return cmd
 }
 
 func newDevice(e edge) *cobra.Command {
-	devices := &devices{}
+	target := &Target{}
 	cmd := &cobra.Command{
 		Use:   "device [DRIVER[/POOL[/DEVICE]]] KEY[=VALUE]:EFFECT...",
 		Short: "Show which pods taints on devices would evict, and when",
@@ -111,55 +101,51 @@ publishes and that no pod uses is an error.
   kubectl tollgate preview device gpu.example.com/node-7 maintenance:NoExecute -o wide
   kubectl tollgate preview device --class gpus --selector 'device.attributes["gpu.example.com"].model == "A100"' recall:NoExecute`,
 	}
-	devices.target.AddFlags(cmd)
-	state.CompleteNames(cmd, addPreview(cmd, e, devices), "device", 1)
+	target.AddFlags(cmd)
+	state.CompleteNames(cmd, addPreview(cmd, e, target.query), "device", 1)
 	return cmd
 }
 
-// addPreview makes cmd preview a query. It returns the connection.
-func addPreview(cmd *cobra.Command, e edge, q query) *cli.Connection {
-	c := &command{query: q, edge: e}
-	connection := c.addConnection(cmd)
-	c.output.AddFlag(cmd, "`format`", "table", "wide", "yaml", "json")
-	cmd.Flags().IntVar(&c.failOver, "fail-over", -1, "exit with 2 if more than this `number` of pods would leave; a negative number disables this")
-	c.wants.AddFlags(cmd)
+// addPreview makes cmd preview a query, and write notes about missing data. It returns the connection.
+func addPreview(cmd *cobra.Command, e edge, read query) *cli.Connection {
+	var wants state.Wants
+	var output cli.Output
+	var failOver int
+	connection := e.addConnection(cmd)
+	output.AddFlag(cmd, "`format`", "table", "wide", "yaml", "json")
+	cmd.Flags().IntVar(&failOver, "fail-over", -1, "exit with 2 if more than this `number` of pods would leave; a negative number disables this")
+	wants.AddFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
-		if err := c.complete(cmd, arguments); err != nil {
+		tell, err := read(arguments, &wants)
+		if err != nil {
 			return err
 		}
-		if err := c.output.Validate(); err != nil {
+		if err := output.Validate(); err != nil {
 			return err
 		}
-		return c.run(cmd)
+		clients, err := e.connect(cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		var all []Preview
+		teller, err := NewTeller(cmd.Context(), clients, e.clock.Now(), wants)
+		if err == nil {
+			all, err = tell(cmd.Context(), teller)
+		}
+		clients.Progress.End()
+		if err != nil {
+			return err
+		}
+		if err := teller.Write(cmd.OutOrStdout(), output.Format, all); err != nil {
+			return err
+		}
+		if err := cli.WriteNotes(cmd.ErrOrStderr(), "note: ", teller.cluster.Missing()); err != nil {
+			return err
+		}
+		if going := Going(all); failOver >= 0 && going > failOver {
+			return &cli.VerdictError{Reason: fmt.Sprintf("pods that would go: %d, more than the %d of --fail-over", going, failOver)}
+		}
+		return nil
 	}
 	return connection
-}
-
-// run reads the cluster, and writes the previews, and notes about missing data.
-func (c *command) run(cmd *cobra.Command) error {
-	clients, err := c.connect(cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	wants := c.wants
-	c.query.wants(&wants)
-	var all []Preview
-	teller, err := NewTeller(cmd.Context(), clients, c.clock.Now(), wants)
-	if err == nil {
-		all, err = c.previews(cmd.Context(), teller)
-	}
-	clients.Progress.End()
-	if err != nil {
-		return err
-	}
-	if err := teller.Write(cmd.OutOrStdout(), c.output.Format, all); err != nil {
-		return err
-	}
-	if err := teller.writeMissing(cmd.ErrOrStderr()); err != nil {
-		return err
-	}
-	if going := Going(all); c.failOver >= 0 && going > c.failOver {
-		return &cli.VerdictError{Reason: fmt.Sprintf("pods that would go: %d, more than the %d of --fail-over", going, c.failOver)}
-	}
-	return nil
 }

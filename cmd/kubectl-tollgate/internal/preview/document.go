@@ -110,14 +110,21 @@ const unknown = "<unknown>"
 
 // document returns the document of previews.
 func (t *Teller) document(all []Preview) *document {
-	d := &document{At: metav1.NewTime(t.cluster.Now), Going: Going(all), Previews: make([]previewDocument, 0, len(all)), Missing: t.cluster.Missing()}
+	d := &document{At: metav1.NewTime(t.cluster.Now), Going: Going(all), Previews: []previewDocument{}, Missing: t.cluster.Missing()}
 	for _, p := range all {
 		one := previewDocument{
-			Object: p.Of, Summary: p.Sentence(), Mere: p.Mere, Refused: p.Refusals, Warned: p.Warnings,
+			Object: p.Of, Summary: p.Sentence(), Mere: p.But != "", Refused: p.Refusals, Warned: p.Warnings,
 			Protected: byPolicy(p.Protected), Held: byPolicy(p.Paused),
 		}
-		for _, pod := range p.Pods {
-			one.add(&pod, p.BudgetsUnknown)
+		for i, pod := range p.Pods { // They are ordered by namespace.
+			if i == 0 || pod.Namespace != p.Pods[i-1].Namespace {
+				summary := Summary{Namespace: pod.Namespace}
+				if !p.BudgetsUnknown {
+					summary.Guarded = new(int)
+				}
+				one.Namespaces = append(one.Namespaces, summary)
+			}
+			one.Namespaces[len(one.Namespaces)-1].add(&pod)
 			one.Pods = append(one.Pods, t.pod(&pod))
 		}
 		for _, e := range p.Ends {
@@ -128,16 +135,8 @@ func (t *Teller) document(all []Preview) *document {
 	return d
 }
 
-// add counts a pod in the summary of its namespace. Pods are ordered by namespace.
-func (d *previewDocument) add(pod *preview.Pod, budgetsUnknown bool) {
-	last := len(d.Namespaces) - 1
-	if last < 0 || d.Namespaces[last].Namespace != pod.Namespace {
-		d.Namespaces = append(d.Namespaces, Summary{Namespace: pod.Namespace})
-		if last++; !budgetsUnknown {
-			d.Namespaces[last].Guarded = new(int)
-		}
-	}
-	s := &d.Namespaces[last]
+// add counts a pod. None is guarded while budgets are unknown.
+func (s *Summary) add(pod *preview.Pod) {
 	s.Pods++
 	if pod.Wait == 0 {
 		s.Now++
@@ -145,7 +144,7 @@ func (d *previewDocument) add(pod *preview.Pod, budgetsUnknown bool) {
 		s.Later++
 	}
 	s.Latest = max(s.Latest, int64(pod.Wait.Seconds()))
-	if s.Guarded != nil && pod.Guarded {
+	if pod.Guarded {
 		*s.Guarded++
 	}
 	if pod.Ownerless {
@@ -154,14 +153,13 @@ func (d *previewDocument) add(pod *preview.Pod, budgetsUnknown bool) {
 }
 
 func (t *Teller) pod(p *preview.Pod) pod {
+	leaves := decide.Later(p.At, t.cluster.Now) // The deadline may have passed.
 	described := pod{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID,
-		LeavesAt: metav1.NewTime(p.At), WaitSeconds: int64(p.Wait.Seconds()), WasToLeaveAt: cli.TimeOrNone(p.Was), Held: p.Paused,
+		LeavesAt: metav1.NewTime(leaves), WaitSeconds: int64(p.Wait.Seconds()), WasToLeaveAt: cli.TimeOrNone(p.Was), Held: p.Paused,
 	}
-	if p.At.Before(t.cluster.Now) { // The deadline has passed.
-		described.LeavesAt = metav1.NewTime(t.cluster.Now)
-	}
-	if tracked, found := t.cluster.Tracker.Lookup(p.Key); found && p.Guarded {
+	if p.Guarded {
+		tracked, _ := t.cluster.Tracker.Lookup(p.Key)
 		for _, budget := range t.cluster.Tracker.Budgets(p.Namespace) {
 			if budget.Guards(&tracked.Pod) {
 				described.Budgets = append(described.Budgets, budget.Name)
@@ -172,21 +170,17 @@ func (t *Teller) pod(p *preview.Pod) pod {
 		described.Controller = cmp.Or(t.controllers[p.UID], unknown)
 	}
 	for _, r := range p.Because {
-		described.Because = append(described.Because, reasonOf(&r))
-	}
-	return described
-}
-
-func reasonOf(r *decide.Reason) reason {
-	described := reason{Taint: r.Taint.String(), Tolerated: r.Tolerated, LeavesAt: metav1.NewTime(r.At)}
-	if author := r.Taint.Author(); author.Name != unnamed {
-		described.Source = string(author.Kind) + "/" + author.Name
-	}
-	if r.Device.Driver != "" {
-		described.Device = r.Device.String()
-	}
-	if r.Claim != (tracker.ClaimName{}) {
-		described.Claim = r.Claim.String()
+		why := reason{Taint: r.Taint.String(), Tolerated: r.Tolerated, LeavesAt: metav1.NewTime(r.At)}
+		if author := r.Taint.Author(); author.Name != unnamed {
+			why.Source = string(author.Kind) + "/" + author.Name
+		}
+		if r.Device.Driver != "" {
+			why.Device = r.Device.String()
+		}
+		if r.Claim != (tracker.ClaimName{}) {
+			why.Claim = r.Claim.String()
+		}
+		described.Because = append(described.Because, why)
 	}
 	return described
 }
@@ -312,11 +306,8 @@ func wrapped(sentence string) string {
 		return strings.TrimSpace(line) != "" && utf8.RuneCountInString(strings.TrimRight(line+text, " ")) > cli.Width
 	}
 	for clause := range strings.SplitAfterSeq(sentence, "; ") {
-		if full(clause) {
-			lines, line = append(lines, strings.TrimRight(line, " ")), indent
-		}
-		for word := range strings.SplitAfterSeq(clause, " ") {
-			if full(word) {
+		for i, word := range strings.SplitAfter(clause, " ") {
+			if i == 0 && full(clause) || full(word) {
 				lines, line = append(lines, strings.TrimRight(line, " ")), indent
 			}
 			line += word

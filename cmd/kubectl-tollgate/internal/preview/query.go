@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,71 +24,66 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// nodes previews taints that are added to or removed from nodes.
-type nodes struct {
-	// labels is the label selector.
-	labels   string
-	names    []string
-	selector labels.Selector
-	changes  Changes
-}
-
-// complete reads the names of nodes, then the taints.
-func (n *nodes) complete(_ *cobra.Command, arguments []string) (err error) {
+// ofNodes previews taints that are added to or removed from nodes, which have names or match a label
+// selector.
+func ofNodes(labelSelector string, arguments []string, wants *state.Wants) (previews, error) {
 	at := slices.IndexFunc(arguments, IsTaint)
 	if at < 0 {
-		return errors.New("no taint is given, want NAME... KEY[=VALUE]:EFFECT")
+		return nil, errors.New("no taint is given, want NAME... KEY[=VALUE]:EFFECT")
 	}
-	n.names = arguments[:at]
+	names := arguments[:at]
 	switch {
-	case len(n.names) == 0 && n.labels == "":
-		return errors.New("no node is named: want NAME..., or --selector")
-	case len(n.names) > 0 && n.labels != "":
-		return fmt.Errorf("nodes are named, and --selector is %q: want one of both", n.labels)
+	case len(names) == 0 && labelSelector == "":
+		return nil, errors.New("no node is named: want NAME..., or --selector")
+	case len(names) > 0 && labelSelector != "":
+		return nil, fmt.Errorf("nodes are named, and --selector is %q: want one of both", labelSelector)
 	}
-	if n.selector, err = labels.Parse(n.labels); err != nil {
-		return fmt.Errorf("--selector is %q: %w", n.labels, err)
+	selector, err := labels.Parse(labelSelector)
+	if err != nil {
+		return nil, fmt.Errorf("--selector is %q: %w", labelSelector, err)
 	}
-	n.changes, err = Parse(arguments[at:], OfNodes)
-	return err
+	changes, err := Parse(arguments[at:], OfNodes)
+	wants.Node = func(node *corev1.Node) bool {
+		return labelSelector != "" && selector.Matches(labels.Set(node.Labels)) || slices.Contains(names, node.Name)
+	}
+	return func(ctx context.Context, t *Teller) ([]Preview, error) {
+		for _, name := range names {
+			if t.node(name) == nil {
+				return nil, fmt.Errorf("node %q: there is no such node", name)
+			}
+		}
+		if len(t.cluster.Nodes) == 0 {
+			return nil, fmt.Errorf("--selector is %q: there is no such node", labelSelector)
+		}
+		var all []Preview
+		for _, node := range t.cluster.Nodes {
+			p, err := t.Node(ctx, node.Name, node.Spec.Taints, Changed(node.Spec.Taints, &changes))
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, p)
+		}
+		return all, nil
+	}, err
 }
 
-func (n *nodes) wants(w *state.Wants) {
-	w.Node = func(node *corev1.Node) bool {
-		if n.labels != "" {
-			return n.selector.Matches(labels.Set(node.Labels))
-		}
-		return slices.Contains(n.names, node.Name)
-	}
-}
-
-func (n *nodes) previews(ctx context.Context, t *Teller) ([]Preview, error) {
-	found := t.cluster.Nodes
-	for _, name := range n.names {
-		if !slices.ContainsFunc(found, func(node *corev1.Node) bool { return node.Name == name }) {
-			return nil, fmt.Errorf("node %q: there is no such node", name)
+// node returns the node of a name that was read, nil for none.
+func (t *Teller) node(name string) *corev1.Node {
+	for _, node := range t.cluster.Nodes {
+		if node.Name == name {
+			return node
 		}
 	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("--selector is %q: there is no such node", n.labels)
-	}
-	var all []Preview
-	for _, node := range found {
-		p, err := t.Node(ctx, node.Name, node.Spec.Taints, Changed(node.Spec.Taints, &n.changes))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, p)
-	}
-	return all, nil
+	return nil
 }
 
 // Changed returns taints with changes applied. An added taint replaces that with its key and
 // effect.
 func Changed(taints []corev1.Taint, changes *Changes) []corev1.Taint {
+	gone := slices.Concat(changes.Add, changes.Remove)
 	left := slices.DeleteFunc(slices.Clone(taints), func(taint corev1.Taint) bool {
-		matches := func(t Taint) bool { return t.matches(taint.Key, string(taint.Effect)) }
-		return slices.ContainsFunc(changes.Add, matches) || slices.ContainsFunc(changes.Remove, matches)
+		is := Taint{Key: taint.Key, Effect: resourcev1.DeviceTaintEffect(taint.Effect)}
+		return slices.ContainsFunc(gone, is.goes)
 	})
 	for _, taint := range changes.Add {
 		left = append(left, corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: corev1.TaintEffect(taint.Effect)})
@@ -96,143 +91,109 @@ func Changed(taints []corev1.Taint, changes *Changes) []corev1.Taint {
 	return left
 }
 
-// devices previews taints that are added to devices.
-type devices struct {
-	target Target
-	taints []Taint
-}
-
-// complete reads the name of the devices, then the taints.
-func (d *devices) complete(_ *cobra.Command, arguments []string) error {
-	changes, err := d.target.changes(arguments)
+// query previews taints that are added to the devices.
+func (t *Target) query(arguments []string, wants *state.Wants) (previews, error) {
+	changes, err := t.changes(arguments)
 	if err == nil && len(changes.Remove) > 0 {
 		err = errors.New("a taint of a device cannot be taken away here: it goes with the DeviceTaintRule or ResourceSlicePatch that it stands in (see untaint device)")
 	}
-	d.taints = changes.Add
-	return err
+	wants.Selection = t.Conditional()
+	return func(ctx context.Context, teller *Teller) ([]Preview, error) {
+		p, err := teller.Target(ctx, t, changes.Add)
+		return []Preview{p}, err
+	}, err
 }
 
-func (d *devices) wants(w *state.Wants) { w.Selection = d.target.Conditional() }
-
-func (d *devices) previews(ctx context.Context, t *Teller) ([]Preview, error) {
-	p, err := t.Target(ctx, &d.target, d.taints)
-	return []Preview{p}, err
-}
-
-// objects previews the apply of manifests.
-type objects struct {
-	files []string
-	list  []cli.Object
-}
-
-// complete reads the files.
-func (o *objects) complete(cmd *cobra.Command, _ []string) (err error) {
-	if len(o.files) == 0 {
-		return errors.New("nothing to preview: give -f FILE, or ask for a node or a device")
+// ofFiles previews the apply of the manifests in files.
+func ofFiles(files []string, stdin io.Reader, wants *state.Wants) (previews, error) {
+	if len(files) == 0 {
+		return nil, errors.New("nothing to preview: give -f FILE, or ask for a node or a device")
 	}
-	o.list, err = cli.ReadManifests(o.files, cmd.InOrStdin())
-	if err == nil && len(o.list) == 0 {
+	objects, err := cli.ReadManifests(files, stdin)
+	if err == nil && len(objects) == 0 {
 		err = errors.New("nothing to preview: there are no objects in what -f names")
 	}
-	return err
-}
-
-// The kinds of objects with taints, in any version.
-const (
-	nodeKind  = "Node"
-	patchKind = "ResourceSlicePatch.tollgate.dev"
-)
-
-func kindOf(object *unstructured.Unstructured) string {
-	return object.GroupVersionKind().GroupKind().String()
-}
-
-func (o *objects) wants(w *state.Wants) {
 	var nodes []string
-	for _, object := range o.list {
-		switch kindOf(object.Unstructured) {
-		case nodeKind:
-			nodes = append(nodes, object.GetName())
-		case patchKind:
-			patch, err := as[v1alpha1.ResourceSlicePatch](object.Unstructured)
-			w.Selection = w.Selection || err == nil && slicepatch.Conditional(patch.Spec.Devices.Filter)
+	for _, object := range objects {
+		typed, _ := typedOf(object.Unstructured)
+		switch o := typed.(type) {
+		case *corev1.Node:
+			nodes = append(nodes, o.Name)
+		case *v1alpha1.ResourceSlicePatch:
+			wants.Selection = wants.Selection || slicepatch.Conditional(o.Spec.Devices.Filter)
 		}
 	}
-	w.Node = func(node *corev1.Node) bool { return slices.Contains(nodes, node.Name) }
+	wants.Node = func(node *corev1.Node) bool { return slices.Contains(nodes, node.Name) }
+	return func(ctx context.Context, t *Teller) ([]Preview, error) {
+		var all []Preview
+		for _, object := range objects {
+			p, err := t.object(ctx, object.Unstructured)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, p)
+		}
+		return all, nil
+	}, err
 }
 
-func (o *objects) previews(ctx context.Context, t *Teller) ([]Preview, error) {
-	var all []Preview
-	for _, object := range o.list {
-		p, err := t.object(ctx, object.Unstructured)
-		if err != nil {
-			return nil, err
+// typedOf returns an object as the type of its kind, whatever its version; nil for another kind.
+func typedOf(object *unstructured.Unstructured) (any, error) {
+	typed := map[string]any{
+		"Node":                            &corev1.Node{},
+		"ResourceSlice.resource.k8s.io":   &resourcev1.ResourceSlice{},
+		"ResourceSlicePatch.tollgate.dev": &v1alpha1.ResourceSlicePatch{},
+		"TaintPolicy.tollgate.dev":        &v1alpha1.TaintPolicy{},
+		"PlacementPolicy.tollgate.dev":    &v1alpha1.PlacementPolicy{},
+	}[object.GroupVersionKind().GroupKind().String()]
+	if typed != nil {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
+			return nil, fmt.Errorf("read %s: %w", nameOf(object), err)
 		}
-		all = append(all, p)
 	}
-	return all, nil
+	return typed, nil
 }
 
 // object previews the apply of an object.
 func (t *Teller) object(ctx context.Context, object *unstructured.Unstructured) (Preview, error) {
-	switch kindOf(object) {
-	case nodeKind:
-		return t.nodeObject(ctx, object)
-	case "DeviceTaintRule.resource.k8s.io":
+	typed, err := typedOf(object)
+	if err != nil {
+		return Preview{}, err
+	}
+	nothing := func(why string) (Preview, error) { return Preview{Of: nameOf(object), Nothing: why}, nil }
+	switch o := typed.(type) {
+	case *corev1.Node:
+		old := t.node(o.Name)
+		if old == nil {
+			return nothing("evicts no pods: there is no such node")
+		}
+		written := o.Spec.Taints // A manifest without taints leaves them unchanged.
+		if _, given, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "taints"); !given {
+			written = old.Spec.Taints
+		}
+		return t.Node(ctx, o.Name, old.Spec.Taints, written)
+	case *resourcev1.ResourceSlice:
+		return t.slice(ctx, o)
+	case *v1alpha1.ResourceSlicePatch:
+		return t.Patch(ctx, o)
+	case *v1alpha1.TaintPolicy:
+		return t.Registration(o), nil
+	case *v1alpha1.PlacementPolicy:
+		if _, taints := placement.Guard(o); taints != nil {
+			return t.Registration(taints), nil
+		}
+		return nothing("nothing to preview: it gives nodes no taints")
+	}
+	if object.GroupVersionKind().GroupKind().String() == "DeviceTaintRule.resource.k8s.io" {
 		return t.Rule(ctx, object)
-	case "ResourceSlice.resource.k8s.io":
-		return t.sliceObject(ctx, object)
-	case patchKind:
-		patch, err := as[v1alpha1.ResourceSlicePatch](object)
-		if err != nil {
-			return Preview{}, err
-		}
-		return t.Patch(ctx, patch)
-	case "TaintPolicy.tollgate.dev":
-		policy, err := as[v1alpha1.TaintPolicy](object)
-		if err != nil {
-			return Preview{}, err
-		}
-		return t.Registration(policy)
-	case "PlacementPolicy.tollgate.dev":
-		policy, err := as[v1alpha1.PlacementPolicy](object)
-		if err != nil {
-			return Preview{}, err
-		}
-		if _, taints := placement.Guard(policy); taints != nil {
-			return t.Registration(taints)
-		}
-		return Preview{Of: nameOf(object), Nothing: "nothing to preview: it gives nodes no taints"}, nil
-	default:
-		return Preview{Of: nameOf(object), Nothing: "nothing to preview: an object of this kind taints nothing"}, nil
 	}
+	return nothing("nothing to preview: an object of this kind taints nothing")
 }
 
-// nodeObject previews the apply of a node. A manifest without taints leaves them unchanged.
-func (t *Teller) nodeObject(ctx context.Context, object *unstructured.Unstructured) (Preview, error) {
-	node, err := as[corev1.Node](object)
-	if err != nil {
-		return Preview{}, err
-	}
-	at := slices.IndexFunc(t.cluster.Nodes, func(n *corev1.Node) bool { return n.Name == node.Name })
-	if at < 0 {
-		return Preview{Of: "node/" + node.Name, Nothing: "evicts no pods: there is no such node"}, nil
-	}
-	old, written := t.cluster.Nodes[at].Spec.Taints, node.Spec.Taints
-	if _, exists, err := unstructured.NestedFieldNoCopy(object.Object, "spec", "taints"); err != nil || !exists {
-		written = old
-	}
-	return t.Node(ctx, node.Name, old, written)
-}
-
-// sliceObject previews the apply of a ResourceSlice.
-func (t *Teller) sliceObject(ctx context.Context, object *unstructured.Unstructured) (Preview, error) {
-	slice, err := as[resourcev1.ResourceSlice](object)
-	if err != nil {
-		return Preview{}, err
-	}
-	if version := object.GroupVersionKind().Version; version != "v1" {
-		return Preview{}, fmt.Errorf("ResourceSlice %s: apiVersion is %q, want resource.k8s.io/v1", slice.Name, object.GetAPIVersion())
+// slice previews the apply of a ResourceSlice.
+func (t *Teller) slice(ctx context.Context, slice *resourcev1.ResourceSlice) (Preview, error) {
+	if slice.APIVersion != "resource.k8s.io/v1" {
+		return Preview{}, fmt.Errorf("ResourceSlice %s: apiVersion is %q, want resource.k8s.io/v1", slice.Name, slice.APIVersion)
 	}
 	was := tracker.Slice{Name: slice.Name}
 	old, err := t.clients.Kubernetes.ResourceV1().ResourceSlices().Get(ctx, slice.Name, metav1.GetOptions{})
@@ -246,16 +207,7 @@ func (t *Teller) sliceObject(ctx context.Context, object *unstructured.Unstructu
 	if err != nil {
 		return Preview{}, fmt.Errorf("foretell ResourceSlice %s: %w", slice.Name, errClaims)
 	}
-	return t.tell("resourceslice/"+slice.Name, changes), nil
-}
-
-// as converts an object to T.
-func as[T any](object *unstructured.Unstructured) (*T, error) {
-	typed := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
-		return nil, fmt.Errorf("read %s: %w", nameOf(object), err)
-	}
-	return typed, nil
+	return t.tell("resourceslice/"+slice.Name, "", changes), nil
 }
 
 func nameOf(object *unstructured.Unstructured) string {

@@ -8,12 +8,16 @@ import (
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
+	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
 
 // taintRun is one run of taint device.
@@ -27,14 +31,10 @@ type taintRun struct {
 }
 
 // NewTaintCommand returns the command that taints.
-func NewTaintCommand() *cobra.Command { return newTaint(realEdge()) }
+func NewTaintCommand() *cobra.Command { return newTaint(realEdge) }
 
 func newTaint(e edge) *cobra.Command {
-	parent := &cobra.Command{
-		Use:   "taint",
-		Short: "Taint devices (kubectl taint does so for nodes)",
-		Args:  cobra.NoArgs,
-	}
+	parent := &cobra.Command{Use: "taint", Short: "Taint devices (kubectl taint does so for nodes)"}
 	t := &taintRun{writing: writing{edge: e}}
 	cmd := &cobra.Command{
 		Use:   "device [DRIVER[/POOL[/DEVICE]]] KEY[=VALUE]:EFFECT...",
@@ -75,22 +75,11 @@ you may not read.`,
 
   kubectl tollgate taint device --class gpus --selector 'device.attributes["gpu.example.com"].model == "A100"' recall:NoExecute --dry-run=server`,
 	}
-	t.addFlags(cmd)
 	t.wants.AddFlags(cmd)
 	cmd.Flags().BoolVar(&t.overwrite, "overwrite", false, "change the value of taints that taint device set")
 	cmd.Flags().BoolVar(&t.unpublished, "allow-unpublished", false, "taint devices that no ResourceSlice publishes yet")
 	cmd.Flags().BoolVarP(&t.yes, "yes", "y", false, "do not ask")
-	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
-		if err := t.complete(arguments); err != nil {
-			return err
-		}
-		if err := t.Validate(); err != nil {
-			return err
-		}
-		return t.run(cmd)
-	}
-	parent.AddCommand(cmd)
-	return parent
+	return t.addTo(parent, cmd, t.complete, t.plan)
 }
 
 // complete reads the name of the devices, then the taints.
@@ -103,90 +92,118 @@ func (t *taintRun) complete(arguments []string) error {
 	return err
 }
 
-// run previews the taints, asks for confirmation, and writes them.
-func (t *taintRun) run(cmd *cobra.Command) error {
+// plan previews the taints, and asks for confirmation.
+func (t *taintRun) plan(cmd *cobra.Command, clients *cli.Clients) ([]*carrier, error) {
 	ctx, notes := cmd.Context(), cmd.ErrOrStderr()
-	clients, err := t.connect(notes)
-	if err != nil {
-		return err
-	}
-	defer clients.Progress.End()
 	carriers, err := t.carriers(ctx, clients)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	asks := t.DryRun == cli.DryRunNone && !t.yes
+	terminal := asks && t.terminal(cmd.InOrStdin())
 	if err := t.foretell(ctx, clients, carriers, notes); err != nil {
 		clients.Progress.End()
-		if err := t.excuse(err, asks && t.terminal(cmd.InOrStdin()), notes); err != nil {
-			return err
+		if err := t.excuse(err, terminal, notes); err != nil {
+			return nil, err
 		}
 	}
-	if asks {
-		if err := t.ask(ctx, cmd.InOrStdin(), notes); err != nil {
-			return err
-		}
+	if !asks {
+		return carriers, nil
 	}
-	return t.write(ctx, clients, carriers, cmd.OutOrStdout())
+	if !terminal {
+		return nil, errors.New("nothing is written: there is no terminal to ask on, give --yes to taint without being asked")
+	}
+	agreed, err := cli.Ask(ctx, cmd.InOrStdin(), notes, fmt.Sprintf("Taint %s?", &t.target))
+	if err == nil && !agreed {
+		err = errors.New("nothing is written: the answer was no")
+	}
+	return carriers, err
 }
 
 // excuse writes a note about an error of the preview that does not prevent the write, and returns
 // other errors. Asks is true if a question with the names of the devices follows.
 func (t *taintRun) excuse(err error, asks bool, notes io.Writer) error {
-	if unpublished, ok := errors.AsType[*UnpublishedError](err); ok {
-		if !t.unpublished && !asks {
-			return fmt.Errorf("nothing is written: %w; give --allow-unpublished to taint devices before they are published", unpublished)
-		}
-		if _, err := fmt.Fprintf(notes, "warning: %v\n", unpublished); err != nil {
-			return fmt.Errorf("write notes: %w", err)
-		}
-		return nil
+	_, unpublished := errors.AsType[*UnpublishedError](err)
+	_, unreadable := errors.AsType[*unreadableError](err)
+	switch {
+	case unpublished && !t.unpublished && !asks:
+		err = fmt.Errorf("nothing is written: %w; give --allow-unpublished to taint devices before they are published", err)
+	case unpublished:
+		err = cli.WriteNotes(notes, "warning: ", []string{err.Error()})
+	case t.yes && (unreadable || apierrors.IsForbidden(err)): // A write without a question needs no preview.
+		_, err = fmt.Fprintf(notes, "note: not foretold: %v\n", err)
 	}
-	// A write without a question needs no preview.
-	if _, unreadable := errors.AsType[*unreadableError](err); !t.yes || !unreadable && !apierrors.IsForbidden(err) {
-		return err
-	}
-	_, err = fmt.Fprintf(notes, "note: not foretold: %v\n", err)
 	return err
 }
 
-// carriers returns the objects to write, one for each taint, merged with existing ones.
+// carriers returns the objects to write, one for each taint, in the served version and merged with
+// existing ones.
 func (t *taintRun) carriers(ctx context.Context, clients *cli.Clients) ([]*carrier, error) {
-	author := ""
-	review, err := clients.Kubernetes.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err == nil { // Without a name the write goes on.
-		author = review.Status.UserInfo.Username
+	resource, kind, versions := informer.RuleResource, "DeviceTaintRule", state.RuleVersions()
+	unserved := "the API server does not serve DeviceTaintRules (switch on its feature gate DRADeviceTaintRules and API group resource.k8s.io)"
+	if t.target.Conditional() {
+		resource, kind, versions = state.PatchResource, "ResourceSlicePatch", []string{v1alpha1.GroupVersion.Version}
+		unserved = "--class and --selector need a ResourceSlicePatch, which the API server does not serve: install Tollgate, or name driver, pool and device"
 	}
-	carriers, err := t.target.carriers(ctx, clients, t.taints, author)
+	version, err := clients.Version(ctx, resource, versions...)
+	if errors.Is(err, cli.ErrNotServed) {
+		return nil, errors.New(unserved)
+	}
 	if err != nil {
 		return nil, err
 	}
-	for i, made := range carriers {
-		existing, err := clients.Dynamic.Resource(made.resource).Get(ctx, made.object.GetName(), metav1.GetOptions{})
+	meta := metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelMadeBy: v1alpha1.ProgramCommandLine}}
+	review, err := clients.Kubernetes.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err == nil && review.Status.UserInfo.Username != "" { // Without a name the write goes on.
+		meta.Annotations = map[string]string{v1alpha1.AnnotationAuthor: review.Status.UserInfo.Username}
+	}
+	served := resource.WithVersion(version)
+	var carriers []*carrier
+	for _, taint := range t.taints {
+		object, err := t.target.object(meta, taint)
+		if err != nil {
+			return nil, fmt.Errorf("make %s: %w", kind, err)
+		}
+		object.SetGroupVersionKind(served.GroupVersion().WithKind(kind))
+		made := &carrier{resource: served, object: object, verb: "create"}
+		existing, err := clients.Dynamic.Resource(served).Get(ctx, object.GetName(), metav1.GetOptions{})
 		switch {
 		case err == nil:
-			err = made.merge(existing, t.taints[i], t.overwrite)
+			err = made.merge(existing, taint, t.overwrite)
 		case apierrors.IsNotFound(err), t.yes && !t.overwrite && apierrors.IsForbidden(err):
 			err = nil // If it exists but may not be read, the create fails.
 		default:
-			err = cli.Failed(err, "read "+made.String(), "get", made.resource.GroupResource())
+			err = cli.Failed(err, "read "+made.String(), "get", resource)
 		}
 		if err != nil {
 			return nil, err
 		}
+		carriers = append(carriers, made)
 	}
 	return carriers, nil
 }
 
+// object returns the object that gives a taint to the target, without its kind.
+func (t *Target) object(meta metav1.ObjectMeta, taint Taint) (*unstructured.Unstructured, error) {
+	meta.Name = taintNameOf(t, taint)
+	var typed any = t.patch(meta, taint)
+	if !t.Conditional() {
+		typed = &resourcev1.DeviceTaintRule{ObjectMeta: meta, Spec: t.RuleSpec(taint)}
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	delete(fields, "status")
+	return &unstructured.Unstructured{Object: fields}, err
+}
+
 // foretell writes a preview of each carrier, which replaces the object with its name.
 func (t *taintRun) foretell(ctx context.Context, clients *cli.Clients, carriers []*carrier, notes io.Writer) error {
-	wants := t.wants
-	wants.Selection = t.target.Conditional()
-	teller, err := NewTeller(ctx, clients, t.clock.Now(), wants)
+	t.wants.Selection = t.target.Conditional()
+	teller, err := NewTeller(ctx, clients, t.clock.Now(), t.wants)
 	if err != nil {
 		return err
 	}
-	all, published := make([]Preview, 0, len(carriers)), false
+	var all []Preview
+	published := false
 	for i, made := range carriers {
 		p, err := teller.object(ctx, made.object)
 		if err != nil {
@@ -197,7 +214,7 @@ func (t *taintRun) foretell(ctx context.Context, clients *cli.Clients, carriers 
 			p.Of += " " + t.taints[i].String()
 		}
 		all = append(all, p)
-		published = published || p.Touches() || made.existing != nil
+		published = published || p.Touches() || made.verb == "update"
 	}
 	clients.Progress.End()
 	if err := teller.Write(notes, "table", all); err != nil {
@@ -208,49 +225,8 @@ func (t *taintRun) foretell(ctx context.Context, clients *cli.Clients, carriers 
 			return fmt.Errorf("write preview: %w", err)
 		}
 	}
-	if err := teller.writeMissing(notes); err != nil || published {
+	if err := cli.WriteNotes(notes, "note: ", teller.cluster.Missing()); err != nil || published {
 		return err
 	}
-	return teller.Published(ctx, &t.target)
-}
-
-// ask asks for confirmation. It returns an error if the answer is no.
-func (t *taintRun) ask(ctx context.Context, in io.Reader, notes io.Writer) error {
-	if !t.terminal(in) {
-		return errors.New("nothing is written: there is no terminal to ask on, give --yes to taint without being asked")
-	}
-	agreed, err := cli.Ask(ctx, in, notes, fmt.Sprintf("Taint %s?", &t.target))
-	if err == nil && !agreed {
-		err = errors.New("nothing is written: the answer was no")
-	}
-	return err
-}
-
-// write writes the carriers and prints the result. It stops at the first error.
-func (t *taintRun) write(ctx context.Context, clients *cli.Clients, carriers []*carrier, out io.Writer) error {
-	var written []*unstructured.Unstructured
-	var failed error
-	for _, made := range carriers {
-		client, object, doing := clients.Dynamic.Resource(made.resource), made.object, "create"
-		var err error
-		switch {
-		case t.DryRun == cli.DryRunClient:
-		case made.existing != nil:
-			doing = "update"
-			object, err = client.Update(ctx, object, metav1.UpdateOptions{DryRun: t.RequestDryRun()})
-		default:
-			object, err = client.Create(ctx, object, metav1.CreateOptions{DryRun: t.RequestDryRun()})
-		}
-		if err != nil {
-			failed = cli.Failed(err, doing+" "+made.String(), doing, made.resource.GroupResource())
-			break
-		}
-		written = append(written, object)
-	}
-	return errors.Join(failed, t.print(out, written, func(i int) string {
-		if carriers[i].existing != nil {
-			return "configured"
-		}
-		return "created"
-	}))
+	return teller.published(ctx, &t.target)
 }

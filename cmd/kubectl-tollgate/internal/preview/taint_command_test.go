@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -593,7 +594,8 @@ func TestNamesAreAllowedAndTellTaintsApart(t *testing.T) {
 		{Driver: long},
 	} {
 		for _, key := range []string{"a", "example.com/a", "A_b", long + "/a"} {
-			for _, effect := range OfDevices {
+			for _, valid := range OfDevices {
+				effect := resourcev1.DeviceTaintEffect(valid)
 				name := taintNameOf(&target, Taint{Key: key, Effect: effect})
 				require.Regexp(t, "^[a-z0-9]([a-z0-9-]{0,68}[a-z0-9])$", name)
 				if effect == none {

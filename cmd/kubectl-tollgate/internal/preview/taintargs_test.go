@@ -52,10 +52,10 @@ func TestAFaultyTaintIsRefusedWithWhatWouldBeRight(t *testing.T) {
 
 func TestRemovalsNeedNoDash(t *testing.T) {
 	t.Parallel()
-	taints, err := ParseRemovals([]string{"hot", "hot-", "hot:NoExecute", "hot=x:NoExecute-"}, OfDevices)
+	changes, err := parse([]string{"hot", "hot-", "hot:NoExecute", "hot=x:NoExecute-"}, OfDevices, true)
 	require.NoError(t, err)
-	require.Equal(t, []Taint{{Key: "hot"}, {Key: "hot"}, {Key: "hot", Effect: "NoExecute"}, {Key: "hot", Value: "x", Effect: "NoExecute"}}, taints)
-	_, err = ParseRemovals([]string{"hot:Never"}, OfDevices)
+	require.Equal(t, Changes{Remove: []Taint{{Key: "hot"}, {Key: "hot"}, {Key: "hot", Effect: "NoExecute"}, {Key: "hot", Value: "x", Effect: "NoExecute"}}}, changes)
+	_, err = parse([]string{"hot:Never"}, OfDevices, true)
 	require.ErrorContains(t, err, `taint "hot:Never": effect is "Never"`)
 }
 

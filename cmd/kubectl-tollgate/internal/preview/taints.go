@@ -14,11 +14,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 )
 
-// Taint is a taint on the command line. In a removal, an empty Effect matches all, and the value
-// is ignored.
-type Taint struct{ Key, Value, Effect string }
+// Taint is a taint of a node or a device on the command line. In a removal, an empty Effect matches
+// all, and the value is ignored.
+type Taint resourcev1.DeviceTaint
 
 // String returns the taint in the syntax of the command line.
 func (t Taint) String() string {
@@ -27,19 +28,14 @@ func (t Taint) String() string {
 		text += "=" + t.Value
 	}
 	if t.Effect != "" {
-		text += ":" + t.Effect
+		text += ":" + string(t.Effect)
 	}
 	return text
 }
 
-// matches reports whether the taint, to be removed, is one with a key and an effect.
-func (t Taint) matches(key, effect string) bool {
-	return t.Key == key && (t.Effect == "" || t.Effect == effect)
-}
-
-// onDevice returns the taint of a device.
-func (t Taint) onDevice() resourcev1.DeviceTaint {
-	return resourcev1.DeviceTaint{Key: t.Key, Value: t.Value, Effect: resourcev1.DeviceTaintEffect(t.Effect)}
+// goes reports whether a removal removes the taint.
+func (t Taint) goes(removal Taint) bool {
+	return t.Key == removal.Key && (removal.Effect == "" || t.Effect == removal.Effect)
 }
 
 // Changes are taints to add and to remove.
@@ -59,62 +55,48 @@ func IsTaint(argument string) bool {
 // Parse parses arguments such as key=value:NoExecute, key:NoExecute- and key-. Effects are the
 // valid ones.
 func Parse(arguments, effects []string) (Changes, error) {
+	return parse(arguments, effects, false)
+}
+
+// parse is Parse; all taints are removals if removal is true, with or without a dash at the end.
+func parse(arguments, effects []string, removal bool) (Changes, error) {
 	var changes Changes
 	for _, argument := range arguments {
-		text, removes := strings.CutSuffix(argument, "-")
-		taint, err := parse(text, removes, effects)
+		text, dashed := strings.CutSuffix(argument, "-")
+		taint, err := parseTaint(text, dashed || removal, effects)
 		if err != nil {
 			return Changes{}, fmt.Errorf("taint %q: %w", argument, err)
 		}
-		if removes {
+		if dashed || removal {
 			changes.Remove = append(changes.Remove, taint)
 			continue
 		}
-		same := func(t Taint) bool { return t.Key == taint.Key && t.Effect == taint.Effect }
-		if slices.ContainsFunc(changes.Add, same) {
+		if slices.ContainsFunc(changes.Add, taint.goes) {
 			return Changes{}, fmt.Errorf("taint %q: there is one with that key and effect before it, want each once", argument)
 		}
 		changes.Add = append(changes.Add, taint)
 	}
 	for _, taint := range changes.Add {
-		if slices.ContainsFunc(changes.Remove, func(t Taint) bool { return t.matches(taint.Key, taint.Effect) }) {
+		if slices.ContainsFunc(changes.Remove, taint.goes) {
 			return Changes{}, fmt.Errorf("taint %q: it is to come and to go, want one of both", taint)
 		}
 	}
 	return changes, nil
 }
 
-// ParseRemovals is Parse for removals, with or without a dash at the end.
-func ParseRemovals(arguments, effects []string) ([]Taint, error) {
-	taints := make([]Taint, 0, len(arguments))
-	for _, argument := range arguments {
-		taint, err := parse(strings.TrimSuffix(argument, "-"), true, effects)
-		if err != nil {
-			return nil, fmt.Errorf("taint %q: %w", argument, err)
-		}
-		taints = append(taints, taint)
+func parseTaint(text string, removes bool, effects []string) (Taint, error) {
+	text, effect, found := strings.Cut(text, ":")
+	key, value, _ := strings.Cut(text, "=")
+	if problems := validation.IsQualifiedName(key); len(problems) > 0 {
+		return Taint{}, fmt.Errorf("key %q: %s", key, strings.Join(problems, "; "))
 	}
-	return taints, nil
-}
-
-func parse(text string, removes bool, effects []string) (Taint, error) {
-	var taint Taint
-	var found bool
-	text, taint.Effect, found = strings.Cut(text, ":")
-	taint.Key, taint.Value, _ = strings.Cut(text, "=")
-	if problems := validation.IsQualifiedName(taint.Key); len(problems) > 0 {
-		return Taint{}, fmt.Errorf("key %q: %s", taint.Key, strings.Join(problems, "; "))
+	if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+		return Taint{}, fmt.Errorf("value %q: %s", value, strings.Join(problems, "; "))
 	}
-	if problems := validation.IsValidLabelValue(taint.Value); len(problems) > 0 {
-		return Taint{}, fmt.Errorf("value %q: %s", taint.Value, strings.Join(problems, "; "))
+	if (found || !removes) && !slices.Contains(effects, effect) {
+		return Taint{}, fmt.Errorf("effect is %q, want key=value:EFFECT with one of %s", effect, strings.Join(effects, ", "))
 	}
-	if removes && !found {
-		return taint, nil
-	}
-	if !slices.Contains(effects, taint.Effect) {
-		return Taint{}, fmt.Errorf("effect is %q, want key=value:EFFECT with one of %s", taint.Effect, strings.Join(effects, ", "))
-	}
-	return taint, nil
+	return Taint{Key: key, Value: value, Effect: resourcev1.DeviceTaintEffect(effect)}, nil
 }
 
 // Target selects devices. Empty fields match all.
@@ -146,14 +128,14 @@ func (t *Target) Take(arguments []string, isTaint func(string) bool) ([]string, 
 		return arguments, nil
 	}
 	name := arguments[0]
-	if t.Driver != "" || t.Pool != "" || t.Device != "" {
+	if cmp.Or(t.Driver, t.Pool, t.Device) != "" {
 		return nil, fmt.Errorf("%q names devices, and so do --driver, --pool and --device: want one of both", name)
 	}
-	driver, pool, hasPool := strings.Cut(name, "/")
-	t.Driver, t.Pool = driver, pool
-	at := strings.LastIndex(pool, "/")
+	var hasPool bool
+	t.Driver, t.Pool, hasPool = strings.Cut(name, "/")
+	at := strings.LastIndex(t.Pool, "/")
 	if at >= 0 {
-		t.Pool, t.Device = pool[:at], pool[at+1:]
+		t.Pool, t.Device = t.Pool[:at], t.Pool[at+1:]
 	}
 	switch {
 	case t.Driver == "" || hasPool && t.Pool == "" || at >= 0 && t.Device == "":
@@ -179,7 +161,7 @@ func (t *Target) changes(arguments []string) (Changes, error) {
 
 // Empty reports whether the target has no field.
 func (t *Target) Empty() bool {
-	return t.Driver == "" && t.Pool == "" && t.Device == "" && !t.Conditional()
+	return cmp.Or(t.Driver, t.Pool, t.Device) == "" && !t.Conditional()
 }
 
 // Conditional reports whether the target has a class or selectors.
@@ -189,11 +171,10 @@ func (t *Target) Conditional() bool { return t.Class != "" || len(t.Selectors) >
 // and expressions in parentheses.
 func (t *Target) String() string {
 	names := strings.TrimRight(cmp.Or(t.Driver, "*")+"/"+cmp.Or(t.Pool, "*")+"/"+cmp.Or(t.Device, "*"), "*/")
-	var conditions []string
+	conditions := t.Selectors
 	if t.Class != "" {
-		conditions = append(conditions, "class "+t.Class)
+		conditions = append([]string{"class " + t.Class}, conditions...)
 	}
-	conditions = append(conditions, t.Selectors...)
 	if len(conditions) == 0 {
 		return names
 	}
@@ -202,7 +183,13 @@ func (t *Target) String() string {
 
 // DeviceSelector returns the selector of a DeviceTaintRule for the names.
 func (t *Target) DeviceSelector() *resourcev1.DeviceTaintSelector {
-	return &resourcev1.DeviceTaintSelector{Driver: optional(t.Driver), Pool: optional(t.Pool), Device: optional(t.Device)}
+	names := slicepatch.NamesOf(t.Filter())
+	return &names
+}
+
+// RuleSpec returns the spec of the DeviceTaintRule that gives a taint to the names.
+func (t *Target) RuleSpec(taint Taint) resourcev1.DeviceTaintRuleSpec {
+	return resourcev1.DeviceTaintRuleSpec{DeviceSelector: t.DeviceSelector(), Taint: resourcev1.DeviceTaint(taint)}
 }
 
 // Filter returns the filter of a ResourceSlicePatch for the target.
@@ -228,16 +215,14 @@ func (t *Target) patch(meta metav1.ObjectMeta, taints ...Taint) *v1alpha1.Resour
 	patch := &v1alpha1.ResourceSlicePatch{ObjectMeta: meta}
 	patch.Spec.Devices.Filter = t.Filter()
 	for _, taint := range taints {
-		patch.Spec.Devices.Taints = append(patch.Spec.Devices.Taints, v1alpha1.PatchedTaint{
-			Key: taint.Key, Value: taint.Value, Effect: resourcev1.DeviceTaintEffect(taint.Effect),
-		})
+		patch.Spec.Devices.Taints = append(patch.Spec.Devices.Taints, v1alpha1.PatchedTaint(taint))
 	}
 	return patch
 }
 
-// TargetOf returns the target of a filter.
-func TargetOf(filter *v1alpha1.DevicePatchFilter) Target {
-	target := Target{
+// targetOf returns the target of a filter.
+func targetOf(filter *v1alpha1.DevicePatchFilter) *Target {
+	target := &Target{
 		Driver: ptr.Deref(filter.Driver, ""), Pool: ptr.Deref(filter.Pool, ""), Device: ptr.Deref(filter.Device, ""),
 		Class: ptr.Deref(filter.DeviceClassName, ""),
 	}

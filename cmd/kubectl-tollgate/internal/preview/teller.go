@@ -6,7 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,10 +34,9 @@ type Preview struct {
 
 	// Of is the name of the object, as kubectl prints it: node/worker-1.
 	Of string
-	// Mere is true if the write evicts no pods as it is; the forecast is for one that does. But
-	// is the reason.
-	Mere bool
-	But  string
+	// But is why the write evicts no pods as it is, and the forecast is for one that does; empty if
+	// it evicts them.
+	But string
 	// Ends are the pods whose evictions are cancelled or delayed. At is the current deadline, Was
 	// the new one.
 	Ends []preview.Pod
@@ -49,7 +48,7 @@ type Preview struct {
 }
 
 // Touches reports whether the write concerns any pod, even one that stays.
-func (p *Preview) Touches() bool { return len(p.Pods) > 0 || len(p.Ends) > 0 || len(p.Protected) > 0 }
+func (p *Preview) Touches() bool { return len(p.Pods)+len(p.Ends)+len(p.Protected) > 0 }
 
 // Sentence describes the write.
 func (p *Preview) Sentence() string {
@@ -58,7 +57,7 @@ func (p *Preview) Sentence() string {
 	}
 	text := cmp.Or(p.String(), "evicts no pods")
 	// If no pod would leave, but evictions end, the current taint evicts.
-	if p.Mere && (p.String() != "" || len(p.Ends) == 0) {
+	if p.But != "" && (p.String() != "" || len(p.Ends) == 0) {
 		text = "evicts no pods: " + p.But + ", it " + cmp.Or(p.If(), "would evict no pods")
 	}
 	later := 0
@@ -84,11 +83,10 @@ func (p *Preview) Sentence() string {
 func Going(all []Preview) int {
 	going := map[types.UID]struct{}{}
 	for _, p := range all {
-		if p.Mere {
-			continue
-		}
-		for _, pod := range p.Pods {
-			going[pod.UID] = struct{}{}
+		if p.But == "" {
+			for _, pod := range p.Pods {
+				going[pod.UID] = struct{}{}
+			}
 		}
 	}
 	return len(going)
@@ -107,13 +105,13 @@ type Teller struct {
 // NewTeller reads the cluster, and returns its Teller.
 func NewTeller(ctx context.Context, clients *cli.Clients, now time.Time, wants state.Wants) (*Teller, error) {
 	controllers := map[types.UID]string{}
-	names := map[metav1.OwnerReference]string{} // Replicas share a name.
+	names := map[[2]string]string{} // Replicas share a name.
 	wants.Limits = true
 	wants.Pod = func(pod *corev1.Pod) bool {
 		if ref := metav1.GetControllerOfNoCopy(pod); ref != nil {
-			key := metav1.OwnerReference{Kind: ref.Kind, Name: ref.Name}
+			key := [2]string{ref.Kind, ref.Name}
 			if names[key] == "" {
-				names[key] = strings.Clone(strings.ToLower(ref.Kind) + "/" + ref.Name)
+				names[key] = strings.ToLower(ref.Kind) + "/" + ref.Name
 			}
 			controllers[pod.UID] = names[key]
 		}
@@ -131,65 +129,57 @@ func NewTeller(ctx context.Context, clients *cli.Clients, now time.Time, wants s
 // TellerOf returns the Teller of a cluster, for writes at the time Now of the cluster, which may
 // advance. It does not know the controllers of pods.
 func TellerOf(cluster *state.Cluster) *Teller {
-	t := &Teller{cluster: cluster, view: cluster.View()}
-	// Pods that have left already are not counted by the limits, but those of Leaving.
-	clk := clusterClock{cluster}
-	ledger := preview.NewLedger(&preview.View{
-		Tracker: cluster.Tracker, Rules: cluster.Rules, Policies: cluster.Foretold, NamespaceLabels: cluster.NamespaceLabels,
-	}, clk)
-	approvals := func(context.Context) ([]v1alpha1.EvictionApproval, error) { return cluster.Approvals, nil }
-	t.limits = &preview.Limits{View: t.view, Ledger: ledger, Approvals: approvals, Clock: clk}
-	return t
+	view, clk := cluster.View(), clusterClock{cluster}
+	return &Teller{cluster: cluster, view: view, limits: &preview.Limits{
+		// Pods that have left already are not counted by the limits, but those of Leaving.
+		View: view, Ledger: preview.NewLedger(view, clk), Clock: clk,
+		Approvals: func(context.Context) ([]v1alpha1.EvictionApproval, error) { return cluster.Approvals, nil },
+	}}
 }
 
 // Leaving has the limits count a pod that is about to leave.
 func (t *Teller) Leaving(key tracker.Key) { t.limits.Ledger.Leaving(key) }
 
-// writeMissing writes notes about the missing data.
-func (t *Teller) writeMissing(notes io.Writer) error {
-	return cli.WriteNotes(notes, "note: ", t.cluster.Missing())
-}
-
-// tell returns the preview of a write with changes.
-func (t *Teller) tell(of string, changes []tracker.Change) Preview {
-	now := t.cluster.Now
-	back := slices.Clone(changes)
-	for i, change := range back {
-		back[i].Before, back[i].After = change.After, change.Before
+// tell returns the preview of a write with changes. But is why the write does not evict as it is,
+// empty if it does.
+func (t *Teller) tell(of, but string, changes []tracker.Change) Preview {
+	p := Preview{Of: of, But: but, Forecast: t.view.Forecast(t.cluster.Now, changes)}
+	if but == "" {
+		back := slices.Clone(changes)
+		for i, change := range changes {
+			back[i].Before, back[i].After = change.After, change.Before
+		}
+		// The reverse forecast has the pods that do not have to leave after the write.
+		p.Ends = t.view.Forecast(t.cluster.Now, back).Pods
 	}
-	// The reverse forecast has the pods that do not have to leave after the write.
-	return Preview{Of: of, Forecast: t.view.Forecast(now, changes), Ends: t.view.Forecast(now, back).Pods}
-}
-
-// mere returns the preview of a write that does not evict as it is. Ends are the evictions that
-// it cancels or delays.
-func (t *Teller) mere(of, but string, changes []tracker.Change, ends ...preview.Pod) Preview {
-	return Preview{Of: of, Mere: true, But: but, Forecast: t.view.Forecast(t.cluster.Now, changes), Ends: ends}
+	return p
 }
 
 // Node previews a change of the taints of a node.
 func (t *Teller) Node(ctx context.Context, name string, old, taints []corev1.Taint) (Preview, error) {
-	changes, err := t.view.Node(tracker.Node{Name: name, Taints: old}, tracker.Node{Name: name, Taints: taints}, t.cluster.Now)
-	if err != nil {
-		return Preview{}, fmt.Errorf("foretell the taints of node %s: %w", name, err)
+	changes := t.cluster.Tracker.IfNodeWas(tracker.Node{Name: name, Taints: old}, tracker.Node{Name: name, Taints: taints}, t.cluster.Now)
+	was := taint.Node{Name: name, Taints: old}
+	for _, node := range t.cluster.Tracker.Nodes() {
+		if node.Name == name {
+			was.Labels = node.Labels.Map()
+		}
 	}
-	p := t.tell("node/"+name, changes)
-	err = t.judgeNode(ctx, &p, name, old, taints, changes)
-	return p, err
+	now := was
+	now.Taints = taints
+	change := taint.NodeChange{New: &now, Old: &was, User: &authenticationv1.UserInfo{}}
+	writes := t.cluster.Policies.Taints.Chosen(change, taint.NodeWrites(taints, old, t.cluster.Now), t.cluster.Now)
+	return t.judge(ctx, t.tell("node/"+name, "", changes), tracker.SourceNode, name, taint.Input{Writes: writes}, changes)
 }
 
 // Registration previews the taints of a TaintPolicy on the existing nodes.
-func (t *Teller) Registration(policy *v1alpha1.TaintPolicy) (Preview, error) {
+func (t *Teller) Registration(policy *v1alpha1.TaintPolicy) Preview {
 	set := taint.Compile([]v1alpha1.TaintPolicy{*policy})
-	changes, err := t.view.Nodes(set.Kept, t.cluster.Now)
-	if err != nil {
-		return Preview{}, fmt.Errorf("foretell TaintPolicy %s: %w", policy.Name, err)
-	}
-	of := "taintpolicy/" + policy.Name
+	changes, _ := t.view.Nodes(set.Kept, t.cluster.Now) // All nodes are known.
+	but := ""
 	if !t.cluster.Tollgate.Installed { // Only Tollgate registers taints.
-		return t.mere(of, withTollgate, changes), nil
+		but = withTollgate
 	}
-	return t.tell(of, changes), nil
+	return t.tell("taintpolicy/"+policy.Name, but, changes)
 }
 
 // withTollgate begins sentences about writes that only evict with Tollgate.
@@ -219,21 +209,24 @@ func (c clusterClock) Now() time.Time { return c.Cluster.Now }
 // Since returns the time since at.
 func (c clusterClock) Since(at time.Time) time.Duration { return c.Now().Sub(at) }
 
-// judge adds the refusals and warnings of TaintPolicies to a preview; none if Tollgate is not
-// installed. In has the writes of the carrier, and changes their effects on pods.
-func (t *Teller) judge(ctx context.Context, p *Preview, carrier tracker.Source, in taint.Input, changes []tracker.Change) error {
-	set := t.cluster.Policies.Taints
-	if !t.cluster.Tollgate.Installed || len(in.Writes) == 0 || set.Len() == 0 {
-		return nil
+// judge returns a preview with the refusals and warnings of TaintPolicies, which are none if Tollgate
+// is not installed. In has the writes of an object, and changes are their effects on pods.
+func (t *Teller) judge(
+	ctx context.Context, p Preview, kind tracker.SourceKind, name string, in taint.Input, changes []tracker.Change,
+) (Preview, error) {
+	if !t.cluster.Tollgate.Installed {
+		return p, nil
 	}
+	set := t.cluster.Policies.Taints
 	in.User, in.Now, in.Foreseen = &authenticationv1.UserInfo{}, t.cluster.Now, true
 	decision, err := set.Judge(ctx, in)
 	if err != nil {
-		return fmt.Errorf("judge %s by TaintPolicies: %w", p.Of, err)
+		return p, fmt.Errorf("judge %s by TaintPolicies: %w", p.Of, err)
 	}
-	verdict, err := t.limits.Judge(ctx, &preview.Write{Carrier: carrier, Set: set, Input: in, DryRun: true}, changes, t.cluster.Now)
+	write := &preview.Write{Carrier: tracker.Source{Kind: kind, Name: name}, Set: set, Input: in, DryRun: true}
+	verdict, err := t.limits.Judge(ctx, write, changes, t.cluster.Now)
 	if err != nil {
-		return fmt.Errorf("judge %s by the limits of TaintPolicies: %w", p.Of, err)
+		return p, fmt.Errorf("judge %s by the limits of TaintPolicies: %w", p.Of, err)
 	}
 	for _, finding := range slices.Concat(decision.Findings, verdict.Findings) {
 		text := finding.String()
@@ -244,52 +237,26 @@ func (t *Teller) judge(ctx context.Context, p *Preview, carrier tracker.Source, 
 			p.Warnings = append(p.Warnings, text)
 		}
 	}
-	return nil
-}
-
-// judgeNode is judge for the taints of a node.
-func (t *Teller) judgeNode(ctx context.Context, p *Preview, name string, old, taints []corev1.Taint, changes []tracker.Change) error {
-	was, now := &taint.Node{Name: name, Taints: old}, &taint.Node{Name: name, Taints: taints}
-	for _, node := range t.cluster.Tracker.Nodes() {
-		if node.Name == name {
-			was.Labels, now.Labels = node.Labels.Map(), node.Labels.Map()
-		}
-	}
-	change := taint.NodeChange{New: now, Old: was, User: &authenticationv1.UserInfo{}}
-	writes := t.cluster.Policies.Taints.Chosen(change, taint.NodeWrites(taints, old, t.cluster.Now), t.cluster.Now)
-	return t.judge(ctx, p, tracker.Source{Kind: tracker.SourceNode, Name: name}, taint.Input{Writes: writes}, changes)
+	return p, nil
 }
 
 // judgeRule is judge for a DeviceTaintRule that replaces the one with its name.
-func (t *Teller) judgeRule(ctx context.Context, p *Preview, name string, spec *resourcev1.DeviceTaintRuleSpec, changes []tracker.Change) error {
+func (t *Teller) judgeRule(ctx context.Context, p Preview, name string, spec *resourcev1.DeviceTaintRuleSpec, changes []tracker.Change) (Preview, error) {
 	change := &taint.RuleChange{New: spec}
 	if rule := t.cluster.Rule[name]; rule != nil {
 		change.Old = &rule.Spec
 	}
-	return t.judge(ctx, p, tracker.Source{Kind: tracker.SourceRule, Name: name}, taint.Input{Writes: change.Writes(), Rule: change}, changes)
-}
-
-// judgePatch is judge for a ResourceSlicePatch that replaces the one with its name.
-func (t *Teller) judgePatch(ctx context.Context, p *Preview, patch, old *v1alpha1.ResourceSlicePatch, changes []tracker.Change) error {
-	change := &taint.PatchChange{Name: patch.Name, New: &patch.Spec.Devices}
-	if change.Name == unnamed {
-		change.Name = placeholderName
-	}
-	if old != nil {
-		change.Old = &old.Spec.Devices
-	}
-	return t.judge(ctx, p, tracker.Source{Kind: tracker.SourcePatch, Name: change.Name}, taint.Input{Writes: change.Writes(), Patch: change}, changes)
+	return t.judge(ctx, p, tracker.SourceRule, name, taint.Input{Writes: change.Writes(), Rule: change}, changes)
 }
 
 // ruleFor returns the name of the existing rule with the same devices and key, else
 // placeholderName.
 func (t *Teller) ruleFor(spec *resourcev1.DeviceTaintRuleSpec) string {
-	found := placeholderName
-	for name, rule := range t.cluster.Rule {
-		if rule.Spec.Taint.Key == spec.Taint.Key && equality.Semantic.DeepEqual(rule.Spec.DeviceSelector, spec.DeviceSelector) &&
-			(found == placeholderName || name < found) {
-			found = name
+	for _, name := range slices.Sorted(maps.Keys(t.cluster.Rule)) {
+		is := &t.cluster.Rule[name].Spec
+		if is.Taint.Key == spec.Taint.Key && equality.Semantic.DeepEqual(is.DeviceSelector, spec.DeviceSelector) {
+			return name
 		}
 	}
-	return found
+	return placeholderName
 }

@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -27,14 +27,10 @@ import (
 type untaintRun struct{ writing }
 
 // NewUntaintCommand returns the command that removes taints.
-func NewUntaintCommand() *cobra.Command { return newUntaint(realEdge()) }
+func NewUntaintCommand() *cobra.Command { return newUntaint(realEdge) }
 
 func newUntaint(e edge) *cobra.Command {
-	parent := &cobra.Command{
-		Use:   "untaint",
-		Short: "Remove taints that taint device made",
-		Args:  cobra.NoArgs,
-	}
+	parent := &cobra.Command{Use: "untaint", Short: "Remove taints that taint device made"}
 	u := &untaintRun{writing{edge: e}}
 	cmd := &cobra.Command{
 		Use:   "device [DRIVER[/POOL[/DEVICE]]] KEY[:EFFECT]...",
@@ -52,24 +48,8 @@ runs, to list resourceslicepatches.`,
   kubectl tollgate untaint device gpu.example.com/node-7 maintenance:NoSchedule
   kubectl tollgate untaint device --class gpus recall`,
 	}
-	u.addFlags(cmd)
 	cmd.Flags().BoolP("yes", "y", false, "no effect: the command never asks")
-	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
-		if err := u.complete(arguments); err != nil {
-			return err
-		}
-		if err := u.Validate(); err != nil {
-			return err
-		}
-		clients, err := u.connect(cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		defer clients.Progress.End()
-		return u.run(cmd.Context(), clients, cmd.OutOrStdout())
-	}
-	parent.AddCommand(cmd)
-	return parent
+	return u.addTo(parent, cmd, u.complete, u.plan)
 }
 
 // complete reads the name of the devices, then the taints. A single argument is a taint if flags
@@ -85,170 +65,102 @@ func (u *untaintRun) complete(arguments []string) error {
 	if len(rest) == 0 {
 		return errors.New("no taint is given, want KEY[:EFFECT]")
 	}
-	u.taints, err = ParseRemovals(rest, OfDevices)
+	changes, err := parse(rest, OfDevices, true)
+	u.taints = changes.Remove
 	return err
 }
 
-// run removes the taints that taint device made for the devices. If one cannot be removed, it
-// removes none, so that a retry is possible.
-func (u *untaintRun) run(ctx context.Context, clients *cli.Clients, out io.Writer) error {
-	all, err := bearers(ctx, clients)
+// plan returns the objects that taint device made for the devices and the taints. If one cannot be
+// removed, it returns none, so that a retry is possible.
+func (u *untaintRun) plan(cmd *cobra.Command, clients *cli.Clients) ([]*carrier, error) {
+	all, err := bearers(cmd.Context(), clients)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var gone []*bearer
+	var gone []*carrier
 	var problems []error
 	for _, taint := range u.taints {
-		found := false
-		for i := range all {
-			if b := &all[i]; taint.matches(b.key, b.effect) && b.removable() && b.selects && b.filter != nil &&
-				equality.Semantic.DeepEqual(b.filter, u.target.Filter()) {
+		problem, found := fmt.Sprintf("taint %q of %s: taint device made none for these devices", taint, &u.target), false
+		for _, b := range all {
+			switch {
+			case !b.taint.goes(taint):
+			case b.removable && equality.Semantic.DeepEqual(b.filter, u.target.Filter()):
 				found = true
-				if !slices.Contains(gone, b) { // Two arguments may match it, with and without the effect.
-					gone = append(gone, b)
+				if !slices.Contains(gone, &b.carrier) { // Two arguments may match it, with and without the effect.
+					gone = append(gone, &b.carrier)
 				}
+			case u.target.overlaps(b.filter):
+				problem += "; " + b.origin()
 			}
 		}
 		if !found {
-			problems = append(problems, u.notRemovable(ctx, clients, all, taint))
+			problems = append(problems, u.notRemovable(cmd.Context(), clients, taint, problem))
 		}
 	}
-	if err := errors.Join(problems...); err != nil {
-		return err
-	}
-	return u.remove(ctx, clients, gone, out)
-}
-
-// remove deletes objects and prints the result. It stops at the first error.
-func (u *untaintRun) remove(ctx context.Context, clients *cli.Clients, gone []*bearer, out io.Writer) error {
-	var removed []*unstructured.Unstructured
-	var failed error
-	for _, b := range gone {
-		if u.DryRun != cli.DryRunClient {
-			options := metav1.DeleteOptions{DryRun: u.RequestDryRun(), Preconditions: metav1.NewUIDPreconditions(string(b.object.GetUID()))}
-			if err := clients.Dynamic.Resource(b.resource).Delete(ctx, b.object.GetName(), options); err != nil {
-				failed = cli.Failed(err, "delete "+b.String(), "delete", b.resource.GroupResource())
-				break
-			}
-		}
-		removed = append(removed, b.object)
-	}
-	return errors.Join(failed, u.print(out, removed, func(int) string { return "deleted" }))
+	return gone, errors.Join(problems...)
 }
 
 // bearer is an object with a device taint, and the taint.
 type bearer struct {
 	carrier
 
-	// filter is nil for all devices; selects is false for none.
-	filter      *v1alpha1.DevicePatchFilter
-	selects     bool
-	key, effect string
-	// ofPatch is true for a rule that Tollgate writes for a ResourceSlicePatch.
-	ofPatch bool
-	// sole is true if the object has no other taint.
-	sole bool
+	taint Taint
+	// filter is nil for all devices.
+	filter *v1alpha1.DevicePatchFilter
+	// removable is true if taint device made the object for the taint alone.
+	removable bool
 }
 
-// removable reports whether taint device made the object for the taint alone.
-func (b *bearer) removable() bool { return b.sole && isOurs(b.object) }
-
-// bearers returns all objects with device taints, except slices.
-func bearers(ctx context.Context, clients *cli.Clients) ([]bearer, error) {
-	rules, err := bearersOf(ctx, clients, informer.RuleResource, ofRule, state.RuleVersions()...)
-	if err != nil {
-		return nil, err
+// bearers returns all objects with device taints, except slices, rules that select no devices, and
+// rules that Tollgate writes for a ResourceSlicePatch, which are deleted with it.
+func bearers(ctx context.Context, clients *cli.Clients) ([]*bearer, error) {
+	var all []*bearer
+	add := func(resource schema.GroupResource, object *unstructured.Unstructured, devices *v1alpha1.DevicePatch) {
+		for _, taint := range devices.Taints {
+			all = append(all, &bearer{
+				carrier: carrier{resource: resource.WithVersion(object.GroupVersionKind().Version), object: object, verb: "delete"},
+				taint:   Taint(taint), filter: devices.Filter, removable: len(devices.Taints) == 1 && isOurs(object),
+			})
+		}
 	}
-	patches, err := bearersOf(ctx, clients, state.PatchResource, ofPatch, v1alpha1.GroupVersion.Version)
-	return append(rules, patches...), err
-}
-
-// bearersOf returns the bearers of one kind; none where it is not served.
-func bearersOf(
-	ctx context.Context, clients *cli.Clients, resource schema.GroupResource, read func(*unstructured.Unstructured) ([]bearer, error), versions ...string,
-) ([]bearer, error) {
-	var all []bearer
-	_, err := clients.EachServed(ctx, resource, func(object *unstructured.Unstructured) error {
-		found, err := read(object)
-		for _, b := range found {
-			b.carrier = carrier{resource: resource.WithVersion(object.GroupVersionKind().Version), object: object}
-			all = append(all, b)
+	_, err := clients.EachServed(ctx, informer.RuleResource, func(object *unstructured.Unstructured) error {
+		rule, kept, err := informer.ReadRule(object)
+		if err == nil && kept.Selects && kept.Patch.Name == "" {
+			names := rule.Spec.DeviceSelector
+			add(informer.RuleResource, object, &v1alpha1.DevicePatch{
+				Filter: &v1alpha1.DevicePatchFilter{Driver: names.Driver, Pool: names.Pool, Device: names.Device},
+				Taints: []v1alpha1.PatchedTaint{v1alpha1.PatchedTaint(rule.Spec.Taint)},
+			})
 		}
 		return err
-	}, versions...)
+	}, state.RuleVersions()...)
+	if err != nil && !errors.Is(err, cli.ErrNotServed) {
+		return nil, err
+	}
+	_, err = clients.EachServed(ctx, state.PatchResource, func(object *unstructured.Unstructured) error {
+		patch, err := cli.As[v1alpha1.ResourceSlicePatch](object)
+		if err == nil {
+			add(state.PatchResource, object, &patch.Spec.Devices)
+		}
+		return err
+	}, v1alpha1.GroupVersion.Version)
 	if errors.Is(err, cli.ErrNotServed) {
-		return nil, nil
+		err = nil
 	}
 	return all, err
 }
 
-func ofRule(object *unstructured.Unstructured) ([]bearer, error) {
-	rule, kept, err := informer.ReadRule(object)
-	if err != nil {
-		return nil, err
+// origin says which devices the object taints, who made it, and how to remove the taint.
+func (b *bearer) origin() string {
+	devices, remedy := "all devices", ": kubectl delete "+b.String()
+	if b.filter != nil {
+		devices = targetOf(b.filter).String()
 	}
-	b := bearer{key: rule.Spec.Taint.Key, effect: string(rule.Spec.Taint.Effect), ofPatch: kept.Patch.Name != "", sole: true}
-	if selector := rule.Spec.DeviceSelector; selector != nil {
-		b.filter = &v1alpha1.DevicePatchFilter{Driver: selector.Driver, Pool: selector.Pool, Device: selector.Device}
-		b.selects = len(kept.Unsupported) == 0
+	if b.removable {
+		remedy = ", by taint device: untaint the same devices"
 	}
-	return []bearer{b}, nil
-}
-
-func ofPatch(object *unstructured.Unstructured) ([]bearer, error) {
-	patch, err := cli.As[v1alpha1.ResourceSlicePatch](object)
-	if err != nil {
-		return nil, err
-	}
-	var all []bearer
-	devices := &patch.Spec.Devices
-	for _, taint := range devices.Taints {
-		all = append(all, bearer{
-			filter: devices.Filter, selects: true, key: taint.Key, effect: string(taint.Effect), sole: len(devices.Taints) == 1,
-		})
-	}
-	return all, nil
-}
-
-// overlaps reports whether devices may be of the target, by their names. A nil filter has all.
-func (t *Target) overlaps(filter *v1alpha1.DevicePatchFilter) bool {
-	meets := func(name string, selected *string) bool { return name == "" || selected == nil || *selected == name }
-	return filter == nil || meets(t.Driver, filter.Driver) && meets(t.Pool, filter.Pool) && meets(t.Device, filter.Device)
-}
-
-// notRemovable returns the error for a taint that is not removed: it does not exist, or has
-// another author.
-func (u *untaintRun) notRemovable(ctx context.Context, clients *cli.Clients, all []bearer, taint Taint) error {
-	found := fmt.Errorf("taint %q of %s: taint device made none for these devices", taint, &u.target)
-	for i := range all {
-		b := &all[i]
-		// The rules of a patch are deleted with it.
-		if b.ofPatch || !taint.matches(b.key, b.effect) || !b.selects || !u.target.overlaps(b.filter) {
-			continue
-		}
-		devices := "all devices"
-		if b.filter != nil {
-			target := TargetOf(b.filter)
-			devices = target.String()
-		}
-		author := cmp.Or(b.object.GetAnnotations()[v1alpha1.AnnotationAuthor], manager(b.object.GetManagedFields()), unknown)
-		remedy := ": kubectl delete " + b.String()
-		if b.removable() {
-			remedy = ", by taint device: untaint the same devices"
-		}
-		found = fmt.Errorf("%w; %s gives it to %s; it was made by %s%s", found, b, devices, author, remedy)
-	}
-	published, err := u.published(ctx, clients, taint)
-	switch {
-	case apierrors.IsForbidden(err): // The slices are optional.
-		return fmt.Errorf("%w (what drivers publish is not known: you may not list resourceslices)", found)
-	case err != nil:
-		return err
-	}
-	for _, name := range published {
-		found = fmt.Errorf("%w; a driver publishes it in ResourceSlice %s, and has to take it back", found, name)
-	}
-	return found
+	author := cmp.Or(b.object.GetAnnotations()[v1alpha1.AnnotationAuthor], manager(b.object.GetManagedFields()), unknown)
+	return fmt.Sprintf("%s gives it to %s; it was made by %s%s", b, devices, author, remedy)
 }
 
 // manager returns the first manager of the spec, empty if unknown. Entries are not ordered by
@@ -271,25 +183,37 @@ func manager(entries []metav1.ManagedFieldsEntry) string {
 	return first.Manager
 }
 
-// published returns the slices in which a device of the target has the taint, as drivers publish
-// them.
-func (u *untaintRun) published(ctx context.Context, clients *cli.Clients, taint Taint) ([]string, error) {
-	if _, err := clients.Version(ctx, state.SliceResource, "v1"); err != nil {
-		if errors.Is(err, cli.ErrNotServed) {
-			err = nil
-		}
-		return nil, err
+// overlaps reports whether devices may be of the target, by their names. A nil filter has all.
+func (t *Target) overlaps(filter *v1alpha1.DevicePatchFilter) bool {
+	meets := func(name string, selected *string) bool { return name == "" || selected == nil || *selected == name }
+	return filter == nil || meets(t.Driver, filter.Driver) && meets(t.Pool, filter.Pool) && meets(t.Device, filter.Device)
+}
+
+// notRemovable returns the error for a taint that is not removed, with the slices in which a driver
+// publishes it for a device of the target.
+func (u *untaintRun) notRemovable(ctx context.Context, clients *cli.Clients, taint Taint, problem string) error {
+	var published []string
+	served, err := state.Serves(ctx, clients, state.SliceResource, "v1")
+	if served {
+		client := clients.Kubernetes.ResourceV1().ResourceSlices()
+		err = cli.Each(ctx, clients, state.SliceResource, "", client.List, func(slice *resourcev1.ResourceSlice) error {
+			names := v1alpha1.DevicePatchFilter{Driver: &slice.Spec.Driver, Pool: &slice.Spec.Pool.Name}
+			for _, device := range slice.Spec.Devices {
+				names.Device = &device.Name
+				if u.target.overlaps(&names) && slices.ContainsFunc(device.Taints, func(t resourcev1.DeviceTaint) bool { return Taint(t).goes(taint) }) {
+					published = append(published, "a driver publishes it in ResourceSlice "+slice.Name+", and has to take it back")
+					break
+				}
+			}
+			return nil
+		})
 	}
-	var names []string
-	client := clients.Kubernetes.ResourceV1().ResourceSlices()
-	err := cli.Each(ctx, clients, state.SliceResource, "", client.List, func(slice *resourcev1.ResourceSlice) error {
-		if slices.ContainsFunc(slice.Spec.Devices, func(device resourcev1.Device) bool {
-			return u.target.overlaps(&v1alpha1.DevicePatchFilter{Driver: &slice.Spec.Driver, Pool: &slice.Spec.Pool.Name, Device: &device.Name}) &&
-				slices.ContainsFunc(device.Taints, func(t resourcev1.DeviceTaint) bool { return taint.matches(t.Key, string(t.Effect)) })
-		}) {
-			names = append(names, slice.Name)
-		}
-		return nil
-	})
-	return names, err
+	switch {
+	case apierrors.IsForbidden(err): // The slices are optional.
+		return errors.New(problem + " (what drivers publish is not known: you may not list resourceslices)")
+	case err != nil:
+		return err
+	default:
+		return errors.New(strings.Join(append([]string{problem}, published...), "; "))
+	}
 }

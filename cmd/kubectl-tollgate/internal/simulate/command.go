@@ -27,6 +27,8 @@ type command struct {
 	force    bool
 	wants    state.Wants
 	clock    clock.PassiveClock
+	// connect returns the clients of the cluster.
+	connect func(notes io.Writer) (*cli.Clients, error)
 
 	steps      []step
 	in         io.Reader
@@ -69,21 +71,14 @@ The exit code is 1 after an error, and otherwise 0.`,
   kubectl tollgate simulate -f cluster/ --timeline rack-7.txt -o svg > rack-7.svg`,
 		Args: cobra.NoArgs,
 	}
-	connection := cli.ConnectToAll(cmd)
+	c.connect = cli.ConnectToAll(cmd).Clients
 	c.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c.in, c.out, c.notes = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 		if err := c.complete(); err != nil {
 			return err
 		}
-		if len(c.files) > 0 {
-			return c.run(cmd.Context(), nil)
-		}
-		clients, err := connection.Clients(c.notes)
-		if err != nil {
-			return err
-		}
-		return c.run(cmd.Context(), clients)
+		return c.run(cmd.Context())
 	}
 	return cmd
 }
@@ -127,50 +122,49 @@ func (c *command) complete() error {
 	if len(c.steps) == 0 {
 		return errors.New("nothing to play: give --at STEP or --timeline FILE")
 	}
-	for _, s := range c.steps {
-		c.wants.Selection = c.wants.Selection || s.target != nil && s.target.Conditional()
-	}
 	return nil
 }
 
 // run reads the cluster, plays the steps and writes what happens.
-func (c *command) run(ctx context.Context, clients *cli.Clients) error {
-	cluster, err := c.cluster(ctx, clients)
+func (c *command) run(ctx context.Context) error {
+	cluster, err := c.cluster(ctx)
 	if err != nil {
 		return err
 	}
-	e := newEngine(cluster, c.steps, c.force)
-	played, err := e.run(ctx, c.lasts)
+	d, err := play(ctx, cluster, c.steps, c.lasts, c.force)
 	if err != nil {
 		return err
 	}
-	d := documentOf(played, e.begin, cluster.Missing())
+	var text, what string
 	switch c.Format {
 	case "text":
-		err = d.write(c.out)
+		text, what = d.text(), "simulation"
 	case "svg":
-		err = d.draw(c.out)
+		text, what = d.draw(), "picture"
 	default:
 		return cli.WriteDocument(c.out, c.Format, "  ", d)
 	}
-	if err != nil {
-		return err
+	if _, err := io.WriteString(c.out, text); err != nil {
+		return fmt.Errorf("write %s: %w", what, err)
 	}
 	return cli.WriteWrapped(c.notes, "note: ", d.Missing)
 }
 
 // cluster reads the cluster, or the manifests.
-func (c *command) cluster(ctx context.Context, clients *cli.Clients) (*state.Cluster, error) {
-	if clients == nil {
+func (c *command) cluster(ctx context.Context) (*state.Cluster, error) {
+	if len(c.files) > 0 {
 		objects, err := cli.ReadManifests(c.files, c.in)
 		if err != nil {
 			return nil, err
 		}
 		return state.FromManifests(objects, c.clock.Now())
 	}
-	wants := c.wants
-	wants.Limits = true
-	cluster, err := state.Read(ctx, clients, c.clock.Now(), wants)
+	clients, err := c.connect(c.notes)
+	if err != nil {
+		return nil, err
+	}
+	c.wants.Limits = true
+	cluster, err := state.Read(ctx, clients, c.clock.Now(), c.wants)
 	clients.Progress.End()
 	return cluster, err
 }

@@ -3,7 +3,6 @@ package simulate
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -77,27 +76,6 @@ type waiting struct {
 
 func nameOf(one *evictions.Eviction) podName { return podName{one.Namespace, one.Name, one.Node} }
 
-// documentOf returns the document of a result.
-func documentOf(r *result, begin time.Time, missing []string) *document {
-	d := &document{
-		APIVersion: "cli.tollgate.dev/v1alpha1", Kind: "Simulation", Begin: metav1.NewTime(begin), Missing: missing,
-		Steps: []stepDone{}, Left: []left{}, Held: []holding{}, Waiting: []waiting{},
-	}
-	for _, o := range r.steps {
-		d.Steps = append(d.Steps, stepDone{o.at.Seconds(), o.text, o.previews, o.refused, o.warnings, o.applied})
-	}
-	for _, gone := range r.gone {
-		d.Left = append(d.Left, left{nameOf(&gone.Eviction), gone.at.Seconds(), because(&gone.Eviction), gone.Policy, gone.how})
-	}
-	for _, h := range r.held {
-		d.Held = append(d.Held, holding{nameOf(&h.Eviction), h.since.Seconds(), h.State, h.Hold.Reason.Condition(), h.Hold.By, h.Hold.Why})
-	}
-	for _, one := range r.waiting {
-		d.Waiting = append(d.Waiting, waiting{nameOf(&one), metav1.NewTime(one.At)})
-	}
-	return d
-}
-
 // line is a line of the text: a time, and what happens then.
 type line struct {
 	at   float64
@@ -111,8 +89,8 @@ func after(seconds float64) string {
 	return "+" + time.Duration(seconds*float64(time.Second)).Round(time.Millisecond).String()
 }
 
-// write writes the document as text.
-func (d *document) write(w io.Writer) error {
+// text returns the document as text.
+func (d *document) text() string {
 	lines := d.lines()
 	width := 0
 	for _, l := range lines {
@@ -121,21 +99,16 @@ func (d *document) write(w io.Writer) error {
 	var text strings.Builder
 	for _, l := range lines {
 		first := fmt.Sprintf("%-*s  ", width, after(l.at))
+		rest := strings.Repeat(" ", len(first)+2)
 		if l.detail {
-			first = strings.Repeat(" ", len(first)+2)
+			first, rest = rest, rest+"  "
 		}
-		for _, part := range cli.Indented(first, strings.Repeat(" ", len(first)+2), cli.Clean(l.text), cli.Width) {
-			text.WriteString(part + "\n")
-		}
+		text.WriteString(strings.Join(cli.Indented(first, rest, cli.Clean(l.text), cli.Width), "\n") + "\n")
 	}
 	if len(lines) > 0 {
 		text.WriteString("\n")
 	}
-	text.WriteString(d.sums())
-	if _, err := io.WriteString(w, text.String()); err != nil {
-		return fmt.Errorf("write simulation: %w", err)
-	}
-	return nil
+	return text.String() + d.sums()
 }
 
 // lines returns the steps and the departures, by time. Pods that leave at the same time in the same
@@ -144,23 +117,21 @@ func (d *document) lines() []line {
 	var lines []line
 	for _, s := range d.Steps {
 		lines = append(lines, line{at: s.At, text: s.Step})
-		for _, effect := range s.Effects {
-			lines = append(lines, line{s.At, effect, true})
-		}
-		for _, refusal := range s.Refused {
-			lines = append(lines, line{s.At, "refused: " + refusal, true})
-		}
-		for _, warning := range s.Warnings {
-			lines = append(lines, line{s.At, "warning: " + warning, true})
+		for _, about := range []struct {
+			prefix string
+			texts  []string
+		}{{"", s.Effects}, {"refused: ", s.Refused}, {"warning: ", s.Warnings}} {
+			for _, text := range about.texts {
+				lines = append(lines, line{s.At, about.prefix + text, true})
+			}
 		}
 	}
-	for _, group := range grouped(d.Left, func(a, b left) bool { return a.At == b.At && a.Taint == b.Taint && a.How == b.How }) {
-		first := group[0]
-		text := cli.Counted(len(group), "pod") + " " + cli.Plural(len(group), "is ", "are ") + first.How
-		if first.EvictionPolicy != "" {
-			text += " as EvictionPolicy/" + first.EvictionPolicy + " says"
+	for _, g := range grouped(d.Left, func(a, b left) bool { return a.At == b.At && a.Taint == b.Taint && a.How == b.How }) {
+		text := pods(len(g.names), "is", "are") + " " + g.first.How
+		if g.first.EvictionPolicy != "" {
+			text += " as EvictionPolicy/" + g.first.EvictionPolicy + " says"
 		}
-		lines = append(lines, line{at: first.At, text: text + ", because of " + first.Taint + ": " + cli.Few(names(group, left.String))})
+		lines = append(lines, line{at: g.first.At, text: text + ", because of " + g.first.Taint + ": " + cli.Few(g.names)})
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
 	return lines
@@ -168,56 +139,49 @@ func (d *document) lines() []line {
 
 // sums returns the lines about all pods at the end.
 func (d *document) sums() string {
-	var text strings.Builder
-	write := func(first string) {
-		for _, part := range cli.Indented("", "  ", cli.Clean(first), cli.Width) {
-			text.WriteString(part + "\n")
-		}
-	}
-	last := 0.0
-	if len(d.Left) > 0 {
-		last = d.Left[len(d.Left)-1].At
-	}
-	switch len(d.Left) {
-	case 0:
-		write("No pod leaves.")
-	default:
-		write(fmt.Sprintf("%s, the last at %s.", cli.Counted(len(d.Left), "pod")+" "+cli.Plural(len(d.Left), "leaves", "leave"), after(last)))
+	sentences := []string{"No pod leaves."}
+	if count := len(d.Left); count > 0 {
+		sentences[0] = pods(count, "leaves", "leave") + ", the last at " + after(d.Left[count-1].At) + "."
 	}
 	held := slices.Clone(d.Held)
 	slices.SortStableFunc(held, func(a, b holding) int { return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.By, b.By)) })
-	for _, group := range grouped(held, func(a, b holding) bool { return a.Reason == b.Reason && a.By == b.By }) {
+	for _, g := range grouped(held, func(a, b holding) bool { return a.Reason == b.Reason && a.By == b.By }) {
 		by := ""
-		if group[0].By != "" {
-			by = " by " + group[0].By
+		if g.first.By != "" {
+			by = " by " + g.first.By
 		}
-		write(fmt.Sprintf("%s %s%s (%s) from %s on: %s: %s", cli.Counted(len(group), "pod"), strings.ToLower(string(group[0].State)), by, group[0].Reason,
-			after(group[0].Since), group[0].Message, cli.Few(names(group, holding.String))))
+		sentences = append(sentences, fmt.Sprintf("%s %s%s (%s) from %s on: %s: %s", cli.Counted(len(g.names), "pod"),
+			strings.ToLower(string(g.first.State)), by, g.first.Reason, after(g.first.Since), g.first.Message, cli.Few(g.names)))
 	}
 	if len(d.Waiting) > 0 {
 		first := slices.MinFunc(d.Waiting, func(a, b waiting) int { return a.Due.Compare(b.Due.Time) })
-		write(fmt.Sprintf("%s due after the end, the first at %s.", cli.Counted(len(d.Waiting), "pod")+" "+cli.Plural(len(d.Waiting), "is", "are"), after(first.Due.Sub(d.Begin.Time).Seconds())))
+		sentences = append(sentences, pods(len(d.Waiting), "is", "are")+" due after the end, the first at "+after(first.Due.Sub(d.Begin.Time).Seconds())+".")
 	}
+	var text strings.Builder
+	_ = cli.WriteWrapped(&text, "", sentences) // A Builder returns no error.
 	return text.String()
 }
 
+// group is a run of items that are alike, by the first of them.
+type group[T any] struct {
+	first T
+	names []string
+}
+
 // grouped returns the runs of items that are alike.
-func grouped[T any](items []T, alike func(a, b T) bool) [][]T {
-	var groups [][]T
+func grouped[T fmt.Stringer](items []T, alike func(a, b T) bool) []group[T] {
+	var groups []group[T]
 	for i, item := range items {
-		if i > 0 && alike(groups[len(groups)-1][0], item) {
-			groups[len(groups)-1] = append(groups[len(groups)-1], item)
-		} else {
-			groups = append(groups, []T{item})
+		if i == 0 || !alike(groups[len(groups)-1].first, item) {
+			groups = append(groups, group[T]{first: item})
 		}
+		last := &groups[len(groups)-1]
+		last.names = append(last.names, item.String())
 	}
 	return groups
 }
 
-func names[T any](items []T, name func(T) string) []string {
-	list := make([]string, 0, len(items))
-	for _, item := range items {
-		list = append(list, name(item))
-	}
-	return list
+// pods returns a number of pods, and a verb for one or for many of them.
+func pods(count int, one, many string) string {
+	return cli.Counted(count, "pod") + " " + cli.Plural(count, one, many)
 }

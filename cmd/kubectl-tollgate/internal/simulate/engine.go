@@ -20,6 +20,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/preview"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/ratelimit"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -32,8 +33,7 @@ type engine struct {
 	cluster *state.Cluster
 	shown   *evictions.Cluster
 	teller  *preview.Teller
-	// force applies steps that the limits of TaintPolicies refuse.
-	force bool
+	force   bool
 
 	begin, now time.Time
 	steps      []step
@@ -43,44 +43,14 @@ type engine struct {
 	// breakers are the breakers of policies that have counted a pod, by UID.
 	breakers map[types.UID]*breaker
 	held     map[tracker.Key]held
-	result   result
+	document document
 }
 
-// result is what happened.
-type result struct {
-	steps []outcome
-	gone  []departure
-	// held are the pods that were due and held at the end, and waiting those that are due later.
-	held    []held
-	waiting []evictions.Eviction
-}
-
-// outcome is what a step did.
-type outcome struct {
-	step
-	// previews are the sentences about the objects that the step writes.
-	previews []string
-	// refused are the reasons for which TaintPolicies refuse the step; warnings those for which
-	// they warn.
-	refused, warnings []string
-	// applied is false if the step was refused.
-	applied bool
-}
-
-// departure is a pod that was evicted.
-type departure struct {
-	evictions.Eviction
-
-	at time.Duration
-	// how says how the pod left.
-	how string
-}
-
-// held is a pod that is due and held.
+// held is a pod that is due and held, since a time in seconds from the beginning.
 type held struct {
 	evictions.Eviction
 
-	since time.Duration
+	since float64
 }
 
 // breaker counts the pods that a policy lets go.
@@ -92,24 +62,22 @@ type breaker struct {
 	tripped time.Time
 }
 
-// newEngine returns the simulation of steps on a cluster, from its time on.
-func newEngine(cluster *state.Cluster, steps []step, force bool) *engine {
-	shown := evictions.NewCluster(cluster)
-	shown.Disruption = &checks.NodeDisruption{}
+// play simulates steps on a cluster, from its time on, until nothing more happens, at most for a time.
+// Force applies steps that the limits of TaintPolicies refuse.
+func play(ctx context.Context, cluster *state.Cluster, steps []step, lasts time.Duration, force bool) (*document, error) {
 	begin := cluster.Now.Truncate(time.Second) // As times of taints are.
-	e := &engine{
-		cluster: cluster, shown: shown, force: force, begin: begin, now: begin, steps: ordered(steps),
-		wakes: map[tracker.Key]time.Time{}, queue: ratelimit.NewQueue(), breakers: map[types.UID]*breaker{}, held: map[tracker.Key]held{},
-	}
 	cluster.Now = begin
-	e.teller = preview.TellerOf(cluster)
-	return e
-}
-
-// run simulates until nothing more happens, at most for a time.
-func (e *engine) run(ctx context.Context, lasts time.Duration) (*result, error) {
-	e.wake(e.cluster.Tracker.Exposed(), e.begin)
-	end := e.begin.Add(lasts)
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
+	e := &engine{
+		cluster: cluster, shown: evictions.NewCluster(cluster), teller: preview.TellerOf(cluster), force: force, begin: begin, now: begin, steps: steps,
+		wakes: map[tracker.Key]time.Time{}, queue: ratelimit.NewQueue(), breakers: map[types.UID]*breaker{}, held: map[tracker.Key]held{},
+		document: document{
+			APIVersion: "cli.tollgate.dev/v1alpha1", Kind: "Simulation", Begin: metav1.NewTime(begin),
+			Steps: []stepDone{}, Left: []left{}, Held: []holding{}, Waiting: []waiting{},
+		},
+	}
+	e.shown.Disruption = &checks.NodeDisruption{}
+	e.wake(cluster.Tracker.Exposed(), begin)
 	for {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("simulate: %w", err)
@@ -117,11 +85,11 @@ func (e *engine) run(ctx context.Context, lasts time.Duration) (*result, error) 
 		called, in := e.queue.Next(e.now)
 		e.wake(called, e.now)
 		next, found := e.next(in)
-		if !found || next.After(end) {
+		if !found || next.After(begin.Add(lasts)) {
 			break
 		}
 		if next.After(e.now) {
-			e.now, e.cluster.Now = next, next
+			e.now, cluster.Now = next, next
 		}
 		if err := e.apply(ctx); err != nil {
 			return nil, err
@@ -130,7 +98,7 @@ func (e *engine) run(ctx context.Context, lasts time.Duration) (*result, error) 
 		e.decide()
 	}
 	e.finish()
-	return &e.result, nil
+	return &e.document, nil
 }
 
 // next returns the time of the next event; false for none. in is the time until the rate limits let
@@ -172,17 +140,15 @@ func (e *engine) apply(ctx context.Context) error {
 	for len(e.steps) > 0 && !e.begin.Add(e.steps[0].at).After(e.now) {
 		next := e.steps[0]
 		e.steps = e.steps[1:]
-		o := outcome{step: next}
-		var err error
+		done := stepDone{At: next.at.Seconds(), Step: next.text}
+		apply := e.applyNodes
 		if next.target != nil {
-			err = e.applyDevices(ctx, &o)
-		} else {
-			err = e.applyNodes(ctx, &o)
+			apply = e.applyDevices
 		}
-		if err != nil {
+		if err := apply(ctx, &next, &done); err != nil {
 			return fmt.Errorf("step %q: %w", next.text, err)
 		}
-		e.result.steps = append(e.result.steps, o)
+		e.document.Steps = append(e.document.Steps, done)
 		e.wake(e.cluster.Tracker.Exposed(), e.now)
 		e.wake(slices.Collect(maps.Keys(e.held)), e.now)
 	}
@@ -190,14 +156,12 @@ func (e *engine) apply(ctx context.Context) error {
 }
 
 // applyNodes applies a step to nodes.
-func (e *engine) applyNodes(ctx context.Context, o *outcome) error {
-	found := false
+func (e *engine) applyNodes(ctx context.Context, s *step, done *stepDone) error {
 	for _, node := range e.cluster.Tracker.Nodes() {
-		if !o.selects(&node) {
+		if !s.selects(&node) {
 			continue
 		}
-		found = true
-		taints := preview.Changed(node.Written, &o.changes)
+		taints := preview.Changed(node.Written, &s.changes)
 		for i := range taints {
 			if taints[i].TimeAdded == nil {
 				taints[i].TimeAdded = new(metav1.NewTime(e.now))
@@ -207,46 +171,44 @@ func (e *engine) applyNodes(ctx context.Context, o *outcome) error {
 		if err != nil {
 			return err
 		}
-		if o.take(&p, e.force) {
+		if e.take(&p, done) {
 			uid := e.cluster.Tracker.UIDOf(tracker.Source{Kind: tracker.SourceNode, Name: node.Name})
 			e.cluster.Tracker.SetNode(tracker.Node{Name: node.Name, UID: uid, Taints: taints, Labels: node.Labels}, e.now)
 		}
 	}
-	if !found {
+	if len(done.Effects) == 0 {
 		return errors.New("there is no such node")
 	}
 	return nil
 }
 
 // applyDevices applies a step to devices, as DeviceTaintRules.
-func (e *engine) applyDevices(ctx context.Context, o *outcome) error {
-	for _, taint := range o.changes.Remove {
-		name := ruleName(o.target, taint.Key)
+func (e *engine) applyDevices(ctx context.Context, s *step, done *stepDone) error {
+	device := s.target.String()
+	ruleName := func(taint preview.Taint) string { return "simulated " + device + " " + taint.Key }
+	for _, taint := range s.changes.Remove {
+		name := ruleName(taint)
 		rule, ok := e.cluster.Tracker.Rule(name)
 		if !ok {
-			return fmt.Errorf("no earlier step gave taint %s to device %s", taint.Key, o.target)
+			return fmt.Errorf("no earlier step gave taint %s to device %s", taint.Key, device)
 		}
 		e.wake(e.cluster.Tracker.DeleteRule(name, rule.UID), e.now)
 		delete(e.cluster.Rule, name)
-		o.previews, o.applied = append(o.previews, "device/"+o.target.String()+": taint "+taint.Key+" is gone"), true
+		done.Effects, done.Applied = append(done.Effects, "device/"+device+": taint "+taint.Key+" is gone"), true
 	}
-	if len(o.changes.Add) == 0 {
+	if len(s.changes.Add) == 0 {
 		return nil
 	}
-	p, err := e.teller.Target(ctx, o.target, o.changes.Add)
-	if err != nil {
+	p, err := e.teller.Target(ctx, s.target, s.changes.Add)
+	if err != nil || !e.take(&p, done) {
 		return err
 	}
-	if !o.take(&p, e.force) {
-		return nil
-	}
-	for _, taint := range o.changes.Add {
-		name := ruleName(o.target, taint.Key)
+	for _, taint := range s.changes.Add {
+		name, now := ruleName(taint), metav1.NewTime(e.now)
+		taint.TimeAdded = &now
 		rule := &resourcev1.DeviceTaintRule{
-			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + strconv.FormatInt(e.now.Unix(), 10)), Generation: 1, CreationTimestamp: metav1.NewTime(e.now)},
-			Spec: resourcev1.DeviceTaintRuleSpec{DeviceSelector: o.target.DeviceSelector(), Taint: resourcev1.DeviceTaint{
-				Key: taint.Key, Value: taint.Value, Effect: resourcev1.DeviceTaintEffect(taint.Effect), TimeAdded: new(metav1.NewTime(e.now)),
-			}},
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + strconv.FormatInt(now.Unix(), 10)), Generation: 1, CreationTimestamp: now},
+			Spec:       s.target.RuleSpec(taint),
 		}
 		e.wake(e.cluster.Tracker.SetRule(tracker.RuleOf(rule), e.now), e.now)
 		if e.cluster.Rule != nil {
@@ -256,50 +218,35 @@ func (e *engine) applyDevices(ctx context.Context, o *outcome) error {
 	return nil
 }
 
-// ruleName returns the name of the rule that a step makes.
-func ruleName(target *preview.Target, key string) string {
-	return "simulated " + target.String() + " " + key
-}
-
-// take records a preview, and reports whether the write is made.
-func (o *outcome) take(p *preview.Preview, force bool) bool {
-	o.previews = append(o.previews, p.Sentence())
-	o.refused, o.warnings = append(o.refused, p.Refusals...), append(o.warnings, p.Warnings...)
-	made := force || len(p.Refusals) == 0
-	o.applied = o.applied || made
+// take records a preview of a step, and reports whether the write is made.
+func (e *engine) take(p *preview.Preview, done *stepDone) bool {
+	done.Effects = append(done.Effects, p.Sentence())
+	done.Refused, done.Warnings = append(done.Refused, p.Refusals...), append(done.Warnings, p.Warnings...)
+	made := e.force || len(p.Refusals) == 0
+	done.Applied = done.Applied || made
 	return made
 }
 
 // release resets the breakers into whose window all held pods fit again.
 func (e *engine) release() {
 	for _, b := range e.breakers {
-		b.forget(e.now)
-		if b.tripped.IsZero() || e.heldBy(b.policy) > b.room(e.cluster.Tracker.Live()) {
+		for len(b.gone) > 0 && !b.gone[0].Add(b.policy.Breaker.Window).After(e.now) {
+			b.gone = b.gone[1:]
+		}
+		if b.tripped.IsZero() {
 			continue
 		}
-		b.tripped = time.Time{}
-		e.wake(slices.Collect(maps.Keys(e.held)), e.now)
-	}
-}
-
-// heldBy returns the number of pods that the breaker of a policy binds and some breaker holds.
-func (e *engine) heldBy(policy *eviction.Policy) int {
-	count := 0
-	for _, h := range e.held {
-		if h.Hold.Reason == checks.BreakerTripped && slices.Contains(h.Way.Breakers, policy) {
-			count++
+		waiting := 0
+		for _, h := range e.held {
+			if h.Hold.Reason == checks.BreakerTripped && slices.Contains(h.Way.Breakers, b.policy) {
+				waiting++
+			}
+		}
+		if waiting <= b.room(e.cluster.Tracker.Live()) {
+			b.tripped = time.Time{}
+			e.wake(slices.Collect(maps.Keys(e.held)), e.now)
 		}
 	}
-	return count
-}
-
-// forget removes the pods that left before the window.
-func (b *breaker) forget(now time.Time) {
-	at := slices.IndexFunc(b.gone, func(left time.Time) bool { return left.Add(b.policy.Breaker.Window).After(now) })
-	if at < 0 {
-		at = len(b.gone)
-	}
-	b.gone = b.gone[at:]
 }
 
 // room returns how many more pods may go, when live pods are left.
@@ -335,41 +282,33 @@ func (e *engine) decide() {
 }
 
 // look decides about a pod. It returns the eviction, if the pod has to leave now and nothing that
-// the API shows holds it.
-func (e *engine) look(moment *evictions.Moment, key tracker.Key) (evictions.Eviction, bool) {
+// the API shows holds it; else it records a hold, and wakes the pod when that ends at the latest.
+func (e *engine) look(moment *evictions.Moment, key tracker.Key) (one evictions.Eviction, leaves bool) {
 	situation, ok := e.cluster.Tracker.Lookup(key)
-	var one evictions.Eviction
 	if ok {
 		one, ok = moment.Eviction(&situation)
 	}
-	if !ok || one.State == evictions.Leaving {
-		e.queue.Leave(e.now, key, false)
-		delete(e.held, key)
-		return one, false
-	}
-	if one.State == evictions.Due {
+	if ok && one.State == evictions.Due {
 		return one, true
 	}
 	e.queue.Leave(e.now, key, false)
-	if one.State == evictions.Waiting {
-		delete(e.held, key)
+	h, again := e.held[key]
+	delete(e.held, key)
+	switch {
+	case !ok || one.State == evictions.Leaving:
+	case one.State == evictions.Waiting:
 		e.wake([]tracker.Key{key}, one.At)
-	} else {
-		e.hold(&one)
+	default:
+		if !again {
+			h.since = e.now.Sub(e.begin).Seconds()
+		}
+		h.Eviction = one
+		e.held[key] = h
+		if one.Hold.Until.After(e.now) {
+			e.wake([]tracker.Key{key}, one.Hold.Until)
+		}
 	}
 	return one, false
-}
-
-// hold records a held pod, and wakes it when the hold ends at the latest.
-func (e *engine) hold(one *evictions.Eviction) {
-	since := e.now.Sub(e.begin)
-	if before, ok := e.held[one.Key]; ok {
-		since = before.since
-	}
-	e.held[one.Key] = held{*one, since}
-	if one.Hold.Until.After(e.now) {
-		e.wake([]tracker.Key{one.Key}, one.Hold.Until)
-	}
 }
 
 // evict asks the checks that grant something, and evicts a pod that is due. A pod before it may have
@@ -379,22 +318,34 @@ func (e *engine) evict(moment *evictions.Moment, key tracker.Key) {
 	if !leaves {
 		return
 	}
-	if one.By == evictions.ByTollgate {
-		if len(one.Way.Paces) > 0 && !e.queue.Ask(e.now, key, ratelimit.LimitsOf(one.Way.Paces)) {
-			delete(e.held, key)
+	if len(one.Way.Paces) > 0 && !e.queue.Ask(e.now, key, ratelimit.LimitsOf(one.Way.Paces)) {
+		delete(e.held, key)
+		return
+	}
+	if policy := e.trips(one.Way.Breakers); policy != nil {
+		e.queue.Leave(e.now, key, false)
+		moment.Tripped[policy.UID] = e.now
+		if one, leaves = e.look(moment, key); !leaves {
 			return
-		}
-		if policy := e.trips(one.Way.Breakers); policy != nil {
-			e.queue.Leave(e.now, key, false)
-			moment.Tripped[policy.UID] = e.now
-			if one, leaves = e.look(moment, key); !leaves {
-				return
-			}
 		}
 	}
 	e.queue.Leave(e.now, key, true)
 	delete(e.held, key)
-	e.leave(&one)
+	e.document.Left = append(e.document.Left, left{
+		nameOf(&one), e.now.Sub(e.begin).Seconds(), because(&one.Because[0]), one.Policy, method(&one, e.now),
+	})
+	for _, policy := range one.Way.Breakers {
+		e.breakers[policy.UID].gone = append(e.breakers[policy.UID].gone, e.now)
+	}
+	situation, _ := e.cluster.Tracker.Lookup(key)
+	for _, budget := range e.cluster.Tracker.Budgets(one.Namespace) {
+		if budget.Guards(&situation.Pod) { // A deletion counts as well: one healthy pod less.
+			budget.Allowed, budget.ResourceVersion = max(budget.Allowed-1, 0), ""
+			e.cluster.Tracker.SetBudget(budget)
+		}
+	}
+	e.teller.Leaving(key)
+	e.cluster.Tracker.DeletePod(key)
 }
 
 // trips returns the first of the policies whose breaker has no room, which trips; nil if all have.
@@ -413,50 +364,30 @@ func (e *engine) trips(policies []*eviction.Policy) *eviction.Policy {
 	return nil
 }
 
-// leave records the eviction of a pod.
-func (e *engine) leave(one *evictions.Eviction) {
-	e.result.gone = append(e.result.gone, departure{*one, e.now.Sub(e.begin), method(one, e.now)})
-	if one.By == evictions.ByTollgate {
-		for _, policy := range one.Way.Breakers {
-			e.breakers[policy.UID].gone = append(e.breakers[policy.UID].gone, e.now)
-		}
-	}
-	if situation, ok := e.cluster.Tracker.Lookup(one.Key); ok {
-		for _, budget := range e.cluster.Tracker.Budgets(one.Namespace) {
-			if budget.Guards(&situation.Pod) { // A deletion counts as well: one healthy pod less.
-				budget.Allowed, budget.ResourceVersion = max(budget.Allowed-1, 0), ""
-				e.cluster.Tracker.SetBudget(budget)
-			}
-		}
-	}
-	e.teller.Leaving(one.Key)
-	e.cluster.Tracker.DeletePod(one.Key)
-}
-
-// finish records the pods that have not left.
+// finish records the pods that have not left, and what could not be read.
 func (e *engine) finish() {
-	for _, h := range e.held {
-		e.result.held = append(e.result.held, h)
-	}
-	slices.SortFunc(e.result.held, func(a, b held) int {
+	d := &e.document
+	d.Missing = e.cluster.Missing()
+	for _, h := range slices.SortedFunc(maps.Values(e.held), func(a, b held) int {
 		return cmp.Or(cmp.Compare(a.since, b.since), tracker.CompareKeys(a.Key, b.Key))
-	})
+	}) {
+		d.Held = append(d.Held, holding{nameOf(&h.Eviction), h.since, h.State, h.Hold.Reason.Condition(), h.Hold.By, h.Hold.Why})
+	}
 	for _, one := range e.shown.List(e.now, &evictions.Filter{}) {
 		if _, holds := e.held[one.Key]; !holds && one.State != evictions.Leaving {
-			e.result.waiting = append(e.result.waiting, one)
+			d.Waiting = append(d.Waiting, waiting{nameOf(&one), metav1.NewTime(one.At)})
 		}
 	}
 }
 
-// because names the taint of the first reason of an eviction, and the object that has it.
-func because(one *evictions.Eviction) string {
-	reason := &one.Because[0]
-	author := reason.Taint.Author()
-	text := reason.Taint.String() + " of " + strings.ToLower(string(author.Kind)) + " " + author.Name
+// because names the taint of a reason, and the object that has it.
+func because(reason *decide.Reason) string {
+	text := reason.Taint.String() + " of "
 	if reason.Taint.Source.Kind.OnDevice() {
-		text = reason.Taint.String() + " of device " + reason.Device.String()
+		return text + "device " + reason.Device.String()
 	}
-	return text
+	author := reason.Taint.Author()
+	return text + strings.ToLower(string(author.Kind)) + " " + author.Name
 }
 
 // method says how a pod leaves.

@@ -34,7 +34,7 @@ func writes(t *testing.T, c *command) (out, notes string, err error) {
 	if err := c.complete(); err != nil {
 		return "", "", err
 	}
-	err = c.run(t.Context(), nil)
+	err = c.run(t.Context())
 	return stdout.String(), stderr.String(), err
 }
 
@@ -62,10 +62,9 @@ func TestWritesWhatTheGoldenFilesHave(t *testing.T) {
 func TestThePictureIsXMLAndEscapesNames(t *testing.T) {
 	t.Parallel()
 	d := &document{Steps: []stepDone{{Step: `node <script>"&`, Applied: true}}, Left: []left{{At: 3}}}
-	var out bytes.Buffer
-	require.NoError(t, d.draw(&out))
-	require.NotContains(t, out.String(), "<script>")
-	decoder := xml.NewDecoder(&out)
+	out := d.draw()
+	require.NotContains(t, out, "<script>")
+	decoder := xml.NewDecoder(strings.NewReader(out))
 	for {
 		_, err := decoder.Token()
 		if err == io.EOF { //nolint:errorlint // The decoder returns it as it is.
@@ -88,10 +87,8 @@ func plays(t *testing.T, manifests string, steps ...string) (gone map[string]flo
 		require.NoError(t, err)
 		parsed = append(parsed, s)
 	}
-	e := newEngine(cluster, parsed, false)
-	r, err := e.run(t.Context(), 24*time.Hour)
+	d, err = play(t.Context(), cluster, parsed, 24*time.Hour, false)
 	require.NoError(t, err)
-	d = documentOf(r, noon, cluster.Missing())
 	gone, held = map[string]float64{}, map[string]string{}
 	for _, pod := range d.Left {
 		gone[pod.Pod] = pod.At

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"bufio"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -21,11 +20,10 @@ type step struct {
 	at time.Duration
 	// text is the step as the user wrote it, without the time.
 	text string
-	// names or selector select nodes, unless target selects devices.
-	names    []string
-	selector labels.Selector
-	target   *preview.Target
-	changes  preview.Changes
+	// target selects devices; nil for nodes, which selects reports.
+	target  *preview.Target
+	selects func(*tracker.LabelledNode) bool
+	changes preview.Changes
 }
 
 const stepForm = "want TIME device DRIVER[/POOL[/DEVICE]] TAINT..., TIME nodes SELECTOR TAINT... or TIME node NAME... TAINT"
@@ -41,59 +39,40 @@ func parseStep(text string) (step, error) {
 	if s.at, err = time.ParseDuration(words[0]); err != nil || s.at < 0 {
 		return step{}, fmt.Errorf("step %q: the time is %q, want a duration from 0s on, such as 90s or 1h", text, words[0])
 	}
-	kind, rest := words[1], words[2:]
-	switch kind {
+	rest, effects := words[2:], preview.OfNodes
+	switch kind := words[1]; kind {
 	case "node":
-		err = s.parseNodes(rest)
-	case "nodes":
-		if s.selector, err = labels.Parse(rest[0]); err == nil {
-			s.changes, err = preview.Parse(rest[1:], preview.OfNodes)
+		at := slices.IndexFunc(rest, preview.IsTaint)
+		if at <= 0 {
+			err = errors.New(stepForm)
+			break
 		}
+		names := rest[:at]
+		s.selects = func(node *tracker.LabelledNode) bool { return slices.Contains(names, node.Name) }
+		rest = rest[at:]
+	case "nodes":
+		var selector labels.Selector
+		selector, err = labels.Parse(rest[0])
+		s.selects = func(node *tracker.LabelledNode) bool { return selector.Matches(labels.Set(node.Labels.Map())) }
+		rest = rest[1:]
 	case "device":
-		err = s.parseDevices(rest)
+		s.target, effects = &preview.Target{}, preview.OfDevices
+		rest, err = s.target.Take(rest, preview.IsTaint)
 	default:
 		err = fmt.Errorf("%q is no kind of object: %s", kind, stepForm)
+	}
+	if err == nil {
+		s.changes, err = preview.Parse(rest, effects)
+	}
+	for _, taint := range s.changes.Remove {
+		if s.target != nil && taint.Effect != "" && err == nil {
+			err = fmt.Errorf("taint %q of a device: to remove it, want KEY- alone", taint)
+		}
 	}
 	if err != nil {
 		return step{}, fmt.Errorf("step %q: %w", text, err)
 	}
 	return s, nil
-}
-
-func (s *step) parseNodes(words []string) (err error) {
-	at := slices.IndexFunc(words, preview.IsTaint)
-	if at <= 0 {
-		return errors.New(stepForm)
-	}
-	s.names = words[:at]
-	s.changes, err = preview.Parse(words[at:], preview.OfNodes)
-	return err
-}
-
-func (s *step) parseDevices(words []string) error {
-	s.target = &preview.Target{}
-	rest, err := s.target.Take(words, preview.IsTaint)
-	if err != nil {
-		return err
-	}
-	if s.changes, err = preview.Parse(rest, preview.OfDevices); err != nil {
-		return err
-	}
-	for _, taint := range s.changes.Remove {
-		if taint.Effect == "" {
-			continue
-		}
-		return fmt.Errorf("taint %q of a device: to remove it, want KEY- alone", taint)
-	}
-	return nil
-}
-
-// selects reports whether the step selects a node.
-func (s *step) selects(node *tracker.LabelledNode) bool {
-	if s.selector != nil {
-		return s.selector.Matches(labels.Set(node.Labels.Map()))
-	}
-	return slices.Contains(s.names, node.Name)
 }
 
 // readSteps returns the steps of a timeline, which has one in a line. Empty lines, and what follows
@@ -103,10 +82,11 @@ func readSteps(name string, timeline io.Reader) ([]step, error) {
 	lines := bufio.NewScanner(timeline)
 	for line := 1; lines.Scan(); line++ {
 		text, _, _ := strings.Cut(lines.Text(), "#")
-		if strings.TrimSpace(text) == "" {
+		text = strings.TrimSpace(text)
+		if text == "" {
 			continue
 		}
-		s, err := parseStep(strings.TrimSpace(text))
+		s, err := parseStep(text)
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", name, line, err)
 		}
@@ -116,10 +96,4 @@ func readSteps(name string, timeline io.Reader) ([]step, error) {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	return steps, nil
-}
-
-// ordered sorts steps by their times. Steps of the same time stay in order.
-func ordered(steps []step) []step {
-	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
-	return steps
 }

@@ -85,7 +85,7 @@ func newCertificates(
 		options.Directory = config.Metrics.CertificateDirectory
 	default:
 		options.Client = clientset
-		options.ValidatingWebhooks, options.MutatingWebhooks = []string{objectName}, []string{objectName}
+		options.Configurations = objectName
 		options.Annotate = config.Webhook.Registration == configv1alpha1.RegistrationManaged
 		if own.Mode == configv1alpha1.CertificatesFiles {
 			options.Directory = own.Directory
