@@ -222,7 +222,7 @@ func (s *setter) may(ctx context.Context, in *Input, w *governed) (bool, error) 
 			return false, errors.New("nobody can be asked what RBAC allows")
 		}
 		ok, err := policy.May(ctx, in.Review.Authorizer, policy.UserInfo(in.User), policy.VerbTaint, t.Key)
-		if !ok {
+		if !ok || err != nil {
 			return false, err
 		}
 	}
