@@ -39,9 +39,10 @@ var simulations = map[string]simulation{
 		steps:  []string{"0s node NODE KEY:NoExecute"},
 		left:   map[string]int{"none": 0, "short": 4, "long": 9},
 	},
+	// The times are so far apart that the order holds on a slow machine.
 	"a taint that goes in time evicts no pod": {
-		before: podOn("short", forSeconds(3), "") + podOn("long", forSeconds(12), ""),
-		steps:  []string{"0s node NODE KEY:NoExecute", "7s node NODE KEY:NoExecute-"},
+		before: podOn("short", forSeconds(3), "") + podOn("long", forSeconds(58), ""),
+		steps:  []string{"0s node NODE KEY:NoExecute", "35s node NODE KEY:NoExecute-"},
 		left:   map[string]int{"short": 3},
 	},
 	"a later taint that is not tolerated comes first": {
@@ -99,7 +100,7 @@ spec:
 // onSimulatedDevices are the timelines in which devices are tainted.
 var onSimulatedDevices = map[string]simulation{
 	"a device takes the pod that uses it, and the taint that goes spares another": {
-		before: devicesOf + userOf("a", "a", "") + userOf("b", "b", forSeconds(12)) + userOf("c", "c", ""),
+		before: devicesOf + userOf("a", "a", "") + userOf("b", "b", forSeconds(55)) + userOf("c", "c", ""),
 		steps:  []string{"0s device DRIVER/pool/a KEY:NoExecute", "2s device DRIVER/pool/b KEY:NoExecute", "6s device DRIVER/pool/b KEY-"},
 		left:   map[string]int{"a": 0},
 	},

@@ -86,7 +86,7 @@ func (s *Set) JudgeNode(c NodeChange) []policy.Finding {
 	if _, ok := IsNode(c.User); !ok {
 		return found
 	}
-	// A node that makes itself somebody's dependent would be deleted by the garbage collector, and
+	// A node that names an owner would be deleted with the owner by the garbage collector, and
 	// could come back with other labels (CVE-2025-5187). Newer API servers refuse that when a node
 	// changes itself, but not when it comes.
 	if !equality.Semantic.DeepEqual(c.New.Owners, ptr.Deref(c.Old, Node{}).Owners) {
