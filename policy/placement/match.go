@@ -26,7 +26,7 @@ type Subject struct {
 	// is for.
 	Labels map[string]string
 	// Resources returns the names of the resources that a pod requests. It is called at
-	// most once, for a policy that needs them. Nil for claims, which request none.
+	// most once, for a policy that needs them. Nil, or without names, for claims.
 	Resources func() ([]string, error)
 	// DeviceClasses returns the names of the classes that a claim, or the claims of a
 	// pod, request devices of. It is called at most once, for a policy that needs them.

@@ -173,13 +173,12 @@ func (c *pauseCommand) resume(ctx context.Context, clients *cli.Clients) error {
 	case c.policy != StopEvictions && !policy.Spec.Paused:
 		return c.print(object, "not paused")
 	}
-	now := c.clock.Now()
-	shown, found, err := evictions.Read(ctx, clients, now, c.wants)
+	shown, found, err := evictions.Read(ctx, clients, c.clock.Now(), c.wants)
 	clients.Progress.End()
 	if err != nil {
 		return err
 	}
-	if err := c.confirm(ctx, append(found.Missing(), c.effect(shown, found, now)), "Resume?", "nothing was resumed"); err != nil {
+	if err := c.confirm(ctx, append(found.Missing(), c.effect(shown, found, c.clock.Now())), "Resume?", "nothing was resumed"); err != nil {
 		return err
 	}
 	if c.policy != StopEvictions {

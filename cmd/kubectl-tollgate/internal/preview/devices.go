@@ -116,7 +116,9 @@ func (t *Teller) Patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) 
 	}
 	var taints []resourcev1.DeviceTaint
 	for _, spec := range patch.Spec.Devices.Taints {
-		spec.TimeAdded = cmp.Or(spec.TimeAdded, slicepatch.Since(patch, &spec), new(metav1.NewTime(t.cluster.Now.Truncate(time.Second))))
+		if spec.TimeAdded.IsZero() {
+			spec.TimeAdded = cmp.Or(slicepatch.Since(patch, &spec), new(metav1.NewTime(t.cluster.Now.Truncate(time.Second))))
+		}
 		taints = append(taints, resourcev1.DeviceTaint(spec))
 	}
 	write := t.patched(tracker.PatchRef{Name: patch.Name, UID: patch.UID}, selectors)

@@ -325,9 +325,8 @@ func (e *engine) evict(moment *evictions.Moment, key tracker.Key) {
 	if policy := e.trips(one.Way.Breakers); policy != nil {
 		e.queue.Leave(e.now, key, false)
 		moment.Tripped[policy.UID] = e.now
-		if one, leaves = e.look(moment, key); !leaves {
-			return
-		}
+		e.evict(moment, key) // Another taint may evict the pod, by other policies.
+		return
 	}
 	e.queue.Leave(e.now, key, true)
 	delete(e.held, key)
