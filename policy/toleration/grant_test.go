@@ -151,6 +151,28 @@ func TestWhatCostsNothingIsAskedFirst(t *testing.T) {
 	}
 }
 
+func TestTheServiceAccountIsAskedAboutFirstWhereAControllerCreatesThePod(t *testing.T) {
+	set := Compile([]v1alpha1.TolerationPolicy{policyOf(t, "p", `{taints: [{key: dedicated}], grants: [{rbac: true}]}`)})
+	const controller, account = "system:serviceaccount:kube-system:replicaset-controller", "system:serviceaccount:infra:operator"
+	for sentence, tt := range map[string]struct {
+		user    string
+		allows  string
+		verdict policy.Verdict
+		asked   []string
+	}{
+		"the service account may":     {controller, account, policy.Allowed, []string{account + " dedicated"}},
+		"the controller may":          {controller, controller, policy.Allowed, []string{account + " dedicated", controller + " dedicated"}},
+		"neither may":                 {controller, "jane", policy.Denied, []string{account + " dedicated", controller + " dedicated"}},
+		"a user is asked about first": {"jane", account, policy.Allowed, []string{"jane dedicated", account + " dedicated"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			from := asked{user: userOf(tt.user), namespace: "infra", account: "operator", authority: &court{allows: []string{tt.allows + " dedicated"}}}
+			require.Equal(t, tt.verdict, judge(t, set, from.input(t, dedicatedExists)).Verdict)
+			require.Equal(t, tt.asked, from.authority.asked)
+		})
+	}
+}
+
 func TestAllPoliciesHearTheSameAnswer(t *testing.T) {
 	var policies []v1alpha1.TolerationPolicy
 	for _, name := range []string{"a", "b", "c"} {

@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/tollgate-dev/tollgate/policy"
@@ -33,8 +36,8 @@ type review struct {
 	// unavailable is the error of RBAC. It is not asked again then: an authorizer that is slow
 	// or busy would be asked for every toleration.
 	unavailable error
-	// refusals counts the users whom RBAC did not allow a key. accountFirst says that the last
-	// one allowed was the service account, which is asked about first then.
+	// refusals counts the users whom RBAC did not allow a key. accountFirst says that RBAC is asked
+	// about the service account first: it was the last one allowed, or the requester is a controller.
 	refusals     int
 	accountFirst bool
 	// refusalsAside counts the refusals that policies asked for which cannot refuse, so that
@@ -53,8 +56,12 @@ type condition struct {
 	fault error
 }
 
+// controllers begins the names of the controllers of Kubernetes.
+const controllers = serviceaccount.ServiceAccountUsernamePrefix + metav1.NamespaceSystem + ":"
+
 func newReview(in Input) review {
-	h := review{in: in}
+	// Controllers of Kubernetes create most pods, and RBAC seldom allows them what it allows the pods.
+	h := review{in: in, accountFirst: strings.HasPrefix(in.User.Username, controllers)}
 	settle := func(t selector.Toleration) {
 		if h.settled == nil {
 			h.settled = sets.New[identity]()

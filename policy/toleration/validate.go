@@ -105,18 +105,17 @@ func ValidateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList 
 	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute && (t.Effect == "" || read.KnownEffect()) {
 		errs = append(errs, field.Invalid(path.Child("effect"), t.Effect, "tolerationSeconds needs effect NoExecute"))
 	}
-	operator := path.Child("operator")
 	if t.Key == "" && slices.Contains([]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpLt, corev1.TolerationOpGt}, read.Operator) {
-		errs = append(errs, field.Invalid(operator, t.Operator, "without a key the operator must be Exists, which tolerates every taint"))
+		errs = append(errs, field.Invalid(path.Child("operator"), t.Operator, "without a key the operator must be Exists, which tolerates every taint"))
 	}
 	switch read.Operator {
 	case corev1.TolerationOpEqual:
 		if reasons := validation.IsValidLabelValue(t.Value); len(reasons) > 0 {
-			errs = append(errs, field.Invalid(operator, t.Value, strings.Join(reasons, "; ")))
+			errs = append(errs, field.Invalid(path.Child("operator"), t.Value, strings.Join(reasons, "; ")))
 		}
 	case corev1.TolerationOpExists:
 		if t.Value != "" {
-			errs = append(errs, field.Invalid(operator, t.Value, "operator Exists takes no value"))
+			errs = append(errs, field.Invalid(path.Child("operator"), t.Value, "operator Exists takes no value"))
 		}
 	case corev1.TolerationOpLt, corev1.TolerationOpGt:
 		if _, ok := read.Number(); !ok {
