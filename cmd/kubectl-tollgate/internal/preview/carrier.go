@@ -12,9 +12,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -99,7 +102,7 @@ func (w *writing) write(ctx context.Context, clients *cli.Clients, carriers []*c
 		case c.verb == "create":
 			object, err = client.Create(ctx, object, metav1.CreateOptions{DryRun: dryRun})
 		case c.verb == "update":
-			object, err = client.Update(ctx, object, metav1.UpdateOptions{DryRun: dryRun})
+			object, err = c.update(ctx, client, metav1.UpdateOptions{DryRun: dryRun})
 		default:
 			same := metav1.NewUIDPreconditions(string(object.GetUID()))
 			err = client.Delete(ctx, object.GetName(), metav1.DeleteOptions{DryRun: dryRun, Preconditions: same})
@@ -135,6 +138,34 @@ type carrier struct {
 	object   *unstructured.Unstructured
 	// verb is that of the request: create, update or delete.
 	verb string
+	// existing is the object that an update changes, as it was read.
+	existing *unstructured.Unstructured
+}
+
+// update writes an object, again if only its status has changed since it was read: controllers write
+// that at any time.
+func (c *carrier) update(ctx context.Context, client dynamic.ResourceInterface, options metav1.UpdateOptions) (*unstructured.Unstructured, error) {
+	var written *unstructured.Unstructured
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() (err error) {
+		if written, err = client.Update(ctx, c.object, options); !apierrors.IsConflict(err) {
+			return err
+		}
+		now, failed := client.Get(ctx, c.object.GetName(), metav1.GetOptions{})
+		if failed == nil && equality.Semantic.DeepEqual(withoutStatus(now), withoutStatus(c.existing)) {
+			c.object.SetResourceVersion(now.GetResourceVersion())
+		}
+		return err
+	})
+	return written, err
+}
+
+// withoutStatus returns a copy of an object without the fields that change with its status.
+func withoutStatus(object *unstructured.Unstructured) map[string]any {
+	object = object.DeepCopy()
+	object.SetResourceVersion("")
+	object.SetManagedFields(nil)
+	unstructured.RemoveNestedField(object.Object, "status")
+	return object.Object
 }
 
 // String returns the name of the object as kubectl prints it.
@@ -173,7 +204,7 @@ const (
 // change needs no overwrite.
 func (c *carrier) merge(existing *unstructured.Unstructured, taint Taint, overwrite bool) error {
 	made := c.object
-	c.verb, c.object = "update", existing.DeepCopy()
+	c.verb, c.object, c.existing = "update", existing.DeepCopy(), existing
 	taints := taintsOf(c.object)
 	has, effect := "", string(taint.Effect)
 	if len(taints) > 0 {

@@ -159,6 +159,50 @@ func TestATaintIsShownAskedForWrittenAndTakenAway(t *testing.T) {
 	require.Len(t, stored(t, clients, "DeviceTaintRule"), 1)
 }
 
+func TestAnObjectThatChangedMeanwhileIsOverwrittenIfOnlyItsStatusDid(t *testing.T) {
+	t.Parallel()
+	for sentence, c := range map[string]struct {
+		field     []string
+		conflicts bool
+	}{
+		"a controller wrote the status": {[]string{"status", "note"}, false},
+		"a user changed the taint":      {[]string{"spec", "taint", "value"}, true},
+		"a user added a label":          {[]string{"metadata", "labels", "team"}, true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			t.Parallel()
+			clients := taintTollgate(t)
+			require.NoError(t, argumentTypes(t, clients, newTaint, "", gpu0, "cold=a:NoExecute", "--yes").err)
+			custom, ok := clients.Dynamic.(*dynamicfake.FakeDynamicClient)
+			require.True(t, ok)
+			custom.PrependReactor("update", "devicetaintrules", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				written, ok := action.(clienttesting.UpdateAction).GetObject().(*unstructured.Unstructured)
+				if !ok || written.GetResourceVersion() == "new" {
+					return false, nil, nil
+				}
+				changed := written.DeepCopy()
+				object, err := custom.Tracker().Get(customKinds["DeviceTaintRule"], "", written.GetName())
+				if rule, ok := object.(*unstructured.Unstructured); ok {
+					changed = rule.DeepCopy()
+				}
+				changed.SetResourceVersion("new")
+				err = errors.Join(err, unstructured.SetNestedField(changed.Object, "theirs", c.field...),
+					custom.Tracker().Update(customKinds["DeviceTaintRule"], changed, ""))
+				if err == nil {
+					err = apierrors.NewConflict(schema.GroupResource{Resource: "devicetaintrules"}, changed.GetName(), errors.New("it was changed"))
+				}
+				return true, nil, err
+			})
+			err := argumentTypes(t, clients, newTaint, "", gpu0, "cold=b:NoExecute", "--yes", "--overwrite").err
+			if c.conflicts {
+				require.ErrorContains(t, err, "it was changed")
+				return
+			}
+			require.NoError(t, err)
+		})
+	}
+}
+
 func TestUntaintTakesTheFlagThatTaintHas(t *testing.T) {
 	t.Parallel()
 	for _, flags := range [][]string{nil, {"--yes"}, {"-y"}} {
