@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"sync"
@@ -270,8 +271,9 @@ func count(events []auditv1.Event) map[string]int {
 }
 
 // deletions returns when each pod was deleted, by name, and fails if one was
-// deleted twice. A deletion that a busy API server does not answer in time can have
-// taken effect all the same; the next attempt finds the pod gone then.
+// deleted twice. A deletion that a busy API server does not answer in time counts if no
+// later one does: it can have taken effect all the same, and the pod, which is seen to be
+// gone, is not deleted again then.
 func deletions(t *testing.T, events []auditv1.Event) map[string]time.Time {
 	t.Helper()
 	times, unanswered := map[string]time.Time{}, map[string]time.Time{}
@@ -284,13 +286,10 @@ func deletions(t *testing.T, events []auditv1.Event) map[string]time.Time {
 			times[name] = event.RequestReceivedTimestamp.Time
 		case event.ResponseStatus.Code >= http.StatusInternalServerError:
 			unanswered[name] = event.RequestReceivedTimestamp.Time
-		case event.ResponseStatus.Code == http.StatusNotFound:
-			if at, ok := unanswered[name]; ok {
-				times[name] = at
-			}
 		}
 	}
-	return times
+	maps.Copy(unanswered, times)
+	return unanswered
 }
 
 // waitDeletions returns as deletions does, once there are as many: the log may be a moment
