@@ -101,7 +101,7 @@ func (p parts) decode(raw []byte) (any, error) {
 // decodeObject reports false for what is no object, and for what it cannot read. Of members with the
 // same name the last one counts, as for kjson.
 func (p parts) decodeObject(raw []byte) (object map[string]any, ok bool) {
-	if raw, _ = cut(raw); len(raw) < 2 || raw[0] != '{' || raw[len(raw)-1] != '}' {
+	if raw = bytes.TrimSpace(raw); len(raw) < 2 || raw[0] != '{' || raw[len(raw)-1] != '}' {
 		return nil, false
 	}
 	object = map[string]any{}
