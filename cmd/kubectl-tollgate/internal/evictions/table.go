@@ -126,7 +126,7 @@ func wideRow(e *Eviction, now time.Time) []string {
 		by += " (EvictionPolicy/" + e.Policy + ")"
 	}
 	if !e.Hold.None() {
-		hold = e.Hold.By + ": " + e.Hold.Why
+		hold = strings.TrimPrefix(e.Hold.By+": "+e.Hold.Why, ": ")
 	}
 	return []string{e.Namespace, e.Name, when(e, now), string(e.State), stamp(e.At), by, e.Node, strings.Join(taints, "; "), hold, according(e)}
 }

@@ -137,7 +137,7 @@ func settersOf(p *v1alpha1.TaintPolicy, since *metav1.Time) TaintSetters {
 			most = cli.Counted(int(*limits.MaxAffectedPods), "pod")
 		}
 		if limits.MaxAffectedPercent != nil {
-			most += " and " + cli.Counted(int(*limits.MaxAffectedPercent), "percent")
+			most += fmt.Sprintf(" and %d %%", *limits.MaxAffectedPercent)
 		}
 		if most != "" {
 			s.Limits = fmt.Sprintf("at most %s within %s", strings.TrimPrefix(most, " and "), limits.Window.Duration)
