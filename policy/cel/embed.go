@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
 	admissioncel "k8s.io/apiserver/pkg/admission/plugin/cel"
 )
 
@@ -50,10 +51,16 @@ func Embed(place Place, text string, result Type) (Embedded, error) {
 	if err != nil {
 		return Embedded{}, err
 	}
-	embedded := Embedded{Text: setMacro.ReplaceAllString(text, "$1."+SetName("$2")), Uses: program.uses}
-	parsed, issues := environments()[place].StoredExpressionsEnv().Parse(embedded.Text)
+	env, embedded := environments()[place].StoredExpressionsEnv(), Embedded{Text: setMacro.ReplaceAllString(text, "$1."+SetName("$2")), Uses: program.uses}
+	before, _ := env.Parse(text) // It was compiled, so it has no issues.
+	parsed, issues := env.Parse(embedded.Text)
 	if issues.Err() != nil {
 		return Embedded{}, fmt.Errorf("read what replaces has(): %w", issues.Err())
+	}
+	for _, e := range nodesOf(before, ast.LiteralKind) {
+		if literal, ok := e.AsLiteral().(types.String); ok && setMacro.MatchString(string(literal)) {
+			return Embedded{}, fmt.Errorf("the string %q in it has a has() that would be replaced", literal)
+		}
 	}
 	embedded.Names, err = namesIn(parsed)
 	return embedded, err

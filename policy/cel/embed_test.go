@@ -43,6 +43,7 @@ func TestAnExpressionThatWouldReadOtherwiseIsNotEmbedded(t *testing.T) {
 	t.Parallel()
 	for sentence, c := range map[string]struct{ text, problem string }{
 		"a toleration as a whole":             {"dyn(toleration) != null", "as a whole"},
+		"a has() in a string":                 {`toleration.key == "has(toleration.value)"`, "the string \"has(toleration.value)\""},
 		"an optional field":                   {"toleration.?key.hasValue()", "as a whole"},
 		"a variable of the same name":         {"[1].exists(toleration, toleration > 0)", "its own variable toleration"},
 		"a variable with a dot before it":     {".toleration.key == 'a'", "without the dot"},
