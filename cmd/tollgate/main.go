@@ -14,18 +14,13 @@ import (
 )
 
 func main() {
-	os.Exit(run())
-}
-
-// run returns the exit code, so that deferred calls have run by then.
-func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	// The second signal ends the program, whatever it waits for.
 	context.AfterFunc(ctx, stop)
-	if err := app.NewCommand().ExecuteContext(ctx); err != nil {
+	err := app.NewCommand().ExecuteContext(ctx)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "tollgate:", err)
-		return 1
+		os.Exit(1)
 	}
-	return 0
 }

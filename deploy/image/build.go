@@ -28,7 +28,9 @@ type program struct {
 // where there were changes besides.
 func (p *program) version() string { return p.info.Main.Version }
 
-// build builds Tollgate for each platform, such as linux/amd64.
+// build builds Tollgate for each platform, such as linux/amd64. Nothing of the environment that
+// changes the program gets to the go command, but for the version of Go. With the tag, gRPC has no
+// pages for debugging: their templates would keep the linker from removing unused methods.
 func build(ctx context.Context, root string, platforms []string) ([]*program, error) {
 	dir, err := os.MkdirTemp("", "tollgate-image-")
 	if err != nil {
@@ -46,8 +48,13 @@ func build(ctx context.Context, root string, platforms []string) ([]*program, er
 			return nil, fmt.Errorf("platform %q is not of the form os/architecture", platform)
 		}
 		path := filepath.Join(dir, goos+"-"+goarch)
-		if err := compile(ctx, root, goos, goarch, path); err != nil {
-			return nil, err
+		cmd := exec.CommandContext(ctx, "go", "build", //nolint:gosec // The arguments are those of who builds.
+			"-trimpath", "-buildvcs=true", "-tags=grpcnotrace", "-ldflags=-s -w", "-o", path, "./cmd/tollgate")
+		cmd.Dir = root
+		cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off",
+			"GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off")
+		if said, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("build for %s/%s: %w\n%s", goos, goarch, err, said)
 		}
 		p, err := read(path)
 		if err != nil {
@@ -57,23 +64,6 @@ func build(ctx context.Context, root string, platforms []string) ([]*program, er
 		programs = append(programs, p)
 	}
 	return programs, nil
-}
-
-// compile runs the go command. Nothing of the environment that changes the program gets
-// through, but for the version of Go. With the tag, gRPC has no pages for debugging: their
-// templates would keep the linker from removing unused methods.
-func compile(ctx context.Context, root, goos, goarch, output string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", //nolint:gosec // The arguments are those of who builds.
-		"-trimpath", "-buildvcs=true", "-tags=grpcnotrace", "-ldflags=-s -w", "-o", output, "./cmd/tollgate")
-	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off",
-		"GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off")
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("build for %s/%s: %w\n%s", goos, goarch, err, said.String())
-	}
-	return nil
 }
 
 // read reads a program, and what the go command wrote into it.

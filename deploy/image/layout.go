@@ -121,26 +121,25 @@ func labels(p *program) map[string]string {
 func archive(p *program) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
-	entry := func(header tar.Header, content []byte) error {
-		header.ModTime, header.Size, header.Format = p.committed, int64(len(content)), tar.FormatUSTAR
-		if err := w.WriteHeader(&header); err != nil {
-			return fmt.Errorf("write %s: %w", header.Name, err)
+	for _, name := range []string{
+		"usr/", "usr/local/", "usr/local/bin/", "usr/share/", "usr/share/doc/", "usr/share/doc/tollgate/", programPath, licensePath,
+	} {
+		header := tar.Header{Typeflag: tar.TypeDir, Name: name, Mode: 0o755, ModTime: p.committed, Format: tar.FormatUSTAR}
+		var content []byte
+		switch name {
+		case programPath:
+			header.Typeflag, content = tar.TypeReg, p.content
+		case licensePath:
+			header.Typeflag, header.Mode, content = tar.TypeReg, 0o644, p.license
 		}
-		if _, err := w.Write(content); err != nil {
-			return fmt.Errorf("write %s: %w", header.Name, err)
+		header.Size = int64(len(content))
+		err := w.WriteHeader(&header)
+		if err == nil {
+			_, err = w.Write(content)
 		}
-		return nil
-	}
-	for _, dir := range []string{"usr/", "usr/local/", "usr/local/bin/", "usr/share/", "usr/share/doc/", "usr/share/doc/tollgate/"} {
-		if err := entry(tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755}, nil); err != nil {
-			return nil, err
+		if err != nil {
+			return nil, fmt.Errorf("write %s: %w", name, err)
 		}
-	}
-	if err := entry(tar.Header{Typeflag: tar.TypeReg, Name: programPath, Mode: 0o755}, p.content); err != nil {
-		return nil, err
-	}
-	if err := entry(tar.Header{Typeflag: tar.TypeReg, Name: licensePath, Mode: 0o644}, p.license); err != nil {
-		return nil, err
 	}
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("end archive: %w", err)

@@ -76,15 +76,13 @@ func writeSBOMs(dir string, programs []*program) error {
 		if err != nil {
 			return fmt.Errorf("encode SBOM: %w", err)
 		}
-		path := filepath.Join(dir, sbomName(p))
+		path := filepath.Join(dir, "tollgate-"+p.os+"-"+p.architecture+".spdx.json")
 		if err := os.WriteFile(path, append(content, '\n'), 0o644); err != nil { //nolint:gosec // It is no secret.
 			return fmt.Errorf("write SBOM: %w", err)
 		}
 	}
 	return nil
 }
-
-func sbomName(p *program) string { return "tollgate-" + p.os + "-" + p.architecture + ".spdx.json" }
 
 // sbom lists the modules that a program was built from, and the standard library. What
 // license they have is not known from the program.

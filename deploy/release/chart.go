@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // chart is the name of the packaged chart.
@@ -26,8 +25,19 @@ func (r *release) buildChart(ctx context.Context) error {
 	if err := os.CopyFS(copied, os.DirFS(filepath.Join(r.root, "deploy", "chart", "tollgate"))); err != nil {
 		return fmt.Errorf("copy chart: %w", err)
 	}
-	if err := setTimes(copied, r.committed); err != nil {
-		return err
+	root, err := os.OpenRoot(copied)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", copied, err)
+	}
+	defer func() { _ = root.Close() }()
+	err = fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		return root.Chtimes(path, r.committed, r.committed)
+	})
+	if err != nil {
+		return fmt.Errorf("set times in %s: %w", copied, err)
 	}
 	_, err = r.command(ctx, r.helm, "package", copied, "--version", strings.TrimPrefix(r.version, "v"), "--app-version", r.version, "--destination", r.output)
 	if err != nil {
@@ -38,24 +48,5 @@ func (r *release) buildChart(ctx context.Context) error {
 		return fmt.Errorf("set time of the chart: %w", err)
 	}
 	r.assets = append(r.assets, r.chart())
-	return nil
-}
-
-// setTimes sets the time of each file in a folder.
-func setTimes(dir string, at time.Time) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return fmt.Errorf("open %s: %w", dir, err)
-	}
-	defer func() { _ = root.Close() }()
-	err = fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		return root.Chtimes(path, at, at)
-	})
-	if err != nil {
-		return fmt.Errorf("set times in %s: %w", dir, err)
-	}
 	return nil
 }

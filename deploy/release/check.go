@@ -81,14 +81,14 @@ func (r *release) checkManifests() error {
 
 // git runs git in the repository, and returns what it prints without the space around it.
 func (r *release) git(ctx context.Context, args ...string) (string, error) {
-	out, err := r.print(ctx, r.root, nil, "git", args...)
+	out, err := r.print(ctx, nil, "git", args...)
 	return strings.TrimSpace(string(out)), err
 }
 
-// print runs a program and returns what it prints. An error has what it says.
-func (r *release) print(ctx context.Context, dir string, env []string, program string, args ...string) ([]byte, error) {
+// print runs a program in the repository and returns what it prints. An error has what it says.
+func (r *release) print(ctx context.Context, env []string, program string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // The programs are those of who releases.
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	cmd.Dir, cmd.Env = r.root, append(os.Environ(), env...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
@@ -104,5 +104,5 @@ func (r *release) command(ctx context.Context, command string, args ...string) (
 	if len(fields) == 0 {
 		return nil, fmt.Errorf("the command to run with %q is empty", args)
 	}
-	return r.print(ctx, r.root, nil, fields[0], append(fields[1:], args...)...)
+	return r.print(ctx, nil, fields[0], append(fields[1:], args...)...)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -23,7 +24,7 @@ func (r *release) buildImage(ctx context.Context) error {
 		return fmt.Errorf("create folder: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(sboms) }()
-	out, err := r.print(ctx, filepath.Join(r.root, "deploy", "image"), nil, "go", "run", ".",
+	out, err := r.print(ctx, nil, "go", "run", "-C", "deploy/image", ".",
 		"--root", r.root, "--output", r.path("image"), "--sbom", sboms, "--platforms", strings.Join(r.images, ","))
 	if err != nil {
 		return err
@@ -90,7 +91,7 @@ func (r *release) buildManifests(ctx context.Context) error {
 // archiveManifests archives the manifests of the tag for those who do not fetch them from the repository.
 func (r *release) archiveManifests(ctx context.Context) error {
 	r.step("archiving the manifests")
-	archive, err := r.print(ctx, r.root, nil, "git", "archive", "--format=tar", "--prefix=tollgate-"+r.version+"/", "HEAD", "LICENSE",
+	archive, err := r.print(ctx, nil, "git", "archive", "--format=tar", "--prefix=tollgate-"+r.version+"/", "HEAD", "LICENSE",
 		"deploy/base", "deploy/components", "deploy/crd", "deploy/defaults", "deploy/monitoring", "deploy/overlays", "deploy/protection",
 		"deploy/samples", "deploy/webhooks")
 	if err != nil {
@@ -98,10 +99,8 @@ func (r *release) archiveManifests(ctx context.Context) error {
 	}
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
-	if _, err := w.Write(archive); err != nil {
-		return fmt.Errorf("compress manifests: %w", err)
-	}
-	if err := w.Close(); err != nil {
+	_, err = w.Write(archive)
+	if err := errors.Join(err, w.Close()); err != nil {
 		return fmt.Errorf("compress manifests: %w", err)
 	}
 	return r.write("tollgate-"+r.version+"-manifests.tar.gz", out.Bytes())

@@ -8,7 +8,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,7 +33,8 @@ type plugin struct {
 	sum              string
 }
 
-// buildPlugins builds an archive with the plugin for each platform, and the manifest for krew.
+// buildPlugins builds an archive with the plugin for each platform, and the manifest for krew. Nothing
+// of the environment that changes the program gets to the go command, but for the version of Go.
 func (r *release) buildPlugins(ctx context.Context) error {
 	license, err := os.ReadFile(filepath.Join(r.root, "LICENSE"))
 	if err != nil {
@@ -50,7 +53,12 @@ func (r *release) buildPlugins(ctx context.Context) error {
 		}
 		r.step("building %s (the first time takes a few minutes)", p.archive)
 		path := filepath.Join(dir, p.archive+"-"+p.program)
-		if err := r.compile(ctx, p, path); err != nil {
+		env := []string{
+			"GOOS=" + p.os, "GOARCH=" + p.architecture, "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off",
+			"GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off",
+		}
+		_, err = r.print(ctx, env, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", path, "./cmd/kubectl-tollgate")
+		if err != nil {
 			return err
 		}
 		content, err := os.ReadFile(path) //nolint:gosec // It was just built.
@@ -89,62 +97,39 @@ func pluginFor(platform, version string) (plugin, error) {
 	return p, nil
 }
 
-// compile runs the go command. Nothing of the environment that changes the program gets
-// through, but for the version of Go.
-func (r *release) compile(ctx context.Context, p plugin, output string) error {
-	env := []string{
-		"GOOS=" + p.os, "GOARCH=" + p.architecture, "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off",
-		"GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off",
-	}
-	_, err := r.print(ctx, r.root, env, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s -w", "-o", output, "./cmd/kubectl-tollgate")
-	return err
-}
-
 // pack makes the archive that is common on the platform.
 func (p plugin) pack(files []file, at time.Time) ([]byte, error) {
+	var out bytes.Buffer
+	var begin func(f file) (io.Writer, error)
+	var end func() error
 	if p.os == "windows" {
-		return zipped(files, at)
-	}
-	return tarred(files, at)
-}
-
-func tarred(files []file, at time.Time) ([]byte, error) {
-	var out bytes.Buffer
-	compressed := gzip.NewWriter(&out)
-	w := tar.NewWriter(compressed)
-	for _, f := range files {
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.content)), ModTime: at.UTC(), Format: tar.FormatUSTAR}
-		if err := w.WriteHeader(header); err != nil {
-			return nil, fmt.Errorf("archive %s: %w", f.name, err)
+		w := zip.NewWriter(&out)
+		begin = func(f file) (io.Writer, error) {
+			header := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: at.UTC()}
+			header.SetMode(os.FileMode(f.mode)) //nolint:gosec // Modes are small.
+			return w.CreateHeader(header)
 		}
-		if _, err := w.Write(f.content); err != nil {
-			return nil, fmt.Errorf("archive %s: %w", f.name, err)
+		end = w.Close
+	} else {
+		compressed := gzip.NewWriter(&out)
+		w := tar.NewWriter(compressed)
+		begin = func(f file) (io.Writer, error) {
+			return w, w.WriteHeader(&tar.Header{
+				Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.content)), ModTime: at.UTC(), Format: tar.FormatUSTAR,
+			})
 		}
+		end = func() error { return errors.Join(w.Close(), compressed.Close()) }
 	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("end archive: %w", err)
-	}
-	if err := compressed.Close(); err != nil {
-		return nil, fmt.Errorf("end archive: %w", err)
-	}
-	return out.Bytes(), nil
-}
-
-func zipped(files []file, at time.Time) ([]byte, error) {
-	var out bytes.Buffer
-	w := zip.NewWriter(&out)
 	for _, f := range files {
-		header := &zip.FileHeader{Name: f.name, Method: zip.Deflate, Modified: at.UTC()}
-		header.SetMode(os.FileMode(f.mode)) //nolint:gosec // Modes are small.
-		entry, err := w.CreateHeader(header)
+		entry, err := begin(f)
+		if err == nil {
+			_, err = entry.Write(f.content)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("archive %s: %w", f.name, err)
 		}
-		if _, err := entry.Write(f.content); err != nil {
-			return nil, fmt.Errorf("archive %s: %w", f.name, err)
-		}
 	}
-	if err := w.Close(); err != nil {
+	if err := end(); err != nil {
 		return nil, fmt.Errorf("end archive: %w", err)
 	}
 	return out.Bytes(), nil
@@ -156,55 +141,29 @@ func sum(content []byte) string {
 	return hex.EncodeToString(digest[:])
 }
 
-// krewPlugin is the manifest of a plugin, as https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest
-// describes it.
-type krewPlugin struct {
-	APIVersion string            `json:"apiVersion"`
-	Kind       string            `json:"kind"`
-	Metadata   map[string]string `json:"metadata"`
-	Spec       krewSpec          `json:"spec"`
-}
-
-type krewSpec struct {
-	Version          string         `json:"version"`
-	Homepage         string         `json:"homepage"`
-	ShortDescription string         `json:"shortDescription"`
-	Description      string         `json:"description"`
-	Platforms        []krewPlatform `json:"platforms"`
-}
-
-type krewPlatform struct {
-	Selector krewSelector `json:"selector"`
-	URI      string       `json:"uri"`
-	SHA256   string       `json:"sha256"`
-	Bin      string       `json:"bin"`
-}
-
-type krewSelector struct {
-	MatchLabels map[string]string `json:"matchLabels"`
-}
-
-// krewManifest is the manifest by which krew installs the plugin.
+// krewManifest is the manifest by which krew installs the plugin, as
+// https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest describes it.
 func krewManifest(version, downloads string, plugins []plugin) ([]byte, error) {
-	manifest := krewPlugin{
-		APIVersion: "krew.googlecontainertools.github.com/v1alpha2",
-		Kind:       "Plugin",
-		Metadata:   map[string]string{"name": "tollgate"},
-		Spec: krewSpec{
-			Version:          version,
-			Homepage:         "https://github.com/tollgate-dev/tollgate",
-			ShortDescription: "Preview, explain and watch evictions by taints",
-			Description: "Shows what a taint would evict before it is set, explains why a pod has to leave\n" +
-				"or stays, follows evictions, and checks manifests against policies of Tollgate.\n",
-		},
-	}
+	var platforms []map[string]any
 	for _, p := range plugins {
-		manifest.Spec.Platforms = append(manifest.Spec.Platforms, krewPlatform{
-			Selector: krewSelector{map[string]string{"os": p.os, "arch": p.architecture}},
-			URI:      downloads + "/" + version + "/" + p.archive, SHA256: p.sum, Bin: p.program,
+		platforms = append(platforms, map[string]any{
+			"selector": map[string]any{"matchLabels": map[string]string{"os": p.os, "arch": p.architecture}},
+			"uri":      downloads + "/" + version + "/" + p.archive, "sha256": p.sum, "bin": p.program,
 		})
 	}
-	content, err := yaml.Marshal(manifest)
+	content, err := yaml.Marshal(map[string]any{
+		"apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
+		"kind":       "Plugin",
+		"metadata":   map[string]string{"name": "tollgate"},
+		"spec": map[string]any{
+			"version":          version,
+			"homepage":         "https://github.com/tollgate-dev/tollgate",
+			"shortDescription": "Preview, explain and watch evictions by taints",
+			"description": "Shows what a taint would evict before it is set, explains why a pod has to leave\n" +
+				"or stays, follows evictions, and checks manifests against policies of Tollgate.\n",
+			"platforms": platforms,
+		},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("encode manifest for krew: %w", err)
 	}

@@ -154,17 +154,17 @@ func (c *AdmissionConfiguration) validate(path *field.Path) field.ErrorList {
 // none.
 func users(names []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	seen := map[string]struct{}{}
+	seen := map[string]bool{}
 	for i, name := range names {
-		switch _, twice := seen[name]; {
+		switch {
 		case name == "" || name != strings.TrimSpace(name):
 			errs = append(errs, field.Invalid(path.Index(i), name, "must be the name of a user, without spaces around it"))
 		case strings.Contains(name, "*"):
 			errs = append(errs, field.Invalid(path.Index(i), name, "must be the whole name of a user; there are no patterns"))
-		case twice:
+		case seen[name]:
 			errs = append(errs, field.Duplicate(path.Index(i), name))
 		}
-		seen[name] = struct{}{}
+		seen[name] = true
 	}
 	return errs
 }
@@ -197,21 +197,14 @@ func address(value string, mayBeOff bool, path *field.Path) field.ErrorList {
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, value, "must be host:port")}
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return field.ErrorList{field.Invalid(path, value, "the port must be a number from 1 to 65535")}
-	}
-	return nil
+	n, err := strconv.Atoi(port)
+	return check(err == nil && n >= 1 && n <= 65535, field.Invalid(path, value, "the port must be a number from 1 to 65535"))
 }
 
 func webhookURL(value string, path *field.Path) field.ErrorList {
-	if value == "" {
-		return nil
-	}
 	u, err := url.Parse(value)
-	if err != nil || u.Scheme != "https" || !isHost(u.Hostname()) || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" {
-		return field.ErrorList{field.Invalid(path, value, "must be https://host:port and nothing more")}
-	}
-	return nil
+	return check(value == "" || err == nil && u.Scheme == "https" && isHost(u.Hostname()) && u.User == nil && u.RawQuery == "" && u.Fragment == "" && u.Path == "",
+		field.Invalid(path, value, "must be https://host:port and nothing more"))
 }
 
 // isHost reports whether a certificate can be valid for a host.

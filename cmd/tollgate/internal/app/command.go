@@ -9,8 +9,6 @@ import (
 	stdlog "log"
 	"os"
 	"os/signal"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -100,9 +98,11 @@ in the configuration file, the URL at which the API server reaches the webhook.`
 			// net/http logs one line per client error; clients could fill the log.
 			stdlog.SetFlags(0)
 			stdlog.SetOutput(&debugWriter{log: log.WithName("net/http")})
-			config, err := loadConfig(flags.config)
-			if err != nil {
-				return err
+			config := configv1alpha1.Default()
+			if flags.config != "" {
+				if config, err = configv1alpha1.LoadPath(flags.config); err != nil {
+					return err
+				}
 			}
 			if err := run.validate(config); err != nil {
 				return err
@@ -152,13 +152,6 @@ func newLogger(flags serveFlags, to io.Writer) (logr.Logger, error) {
 	return zap.New(zap.WriteTo(to), zap.Level(level), encoder, zap.StacktraceLevel(zapcore.DPanicLevel)), nil
 }
 
-func loadConfig(path string) (*configv1alpha1.TollgateConfiguration, error) {
-	if path == "" {
-		return configv1alpha1.Default(), nil
-	}
-	return configv1alpha1.LoadPath(path)
-}
-
 // connect returns the connection to the API server. It does not load the default kubeconfig: a
 // forgotten flag would then run Tollgate with an administrator's rights.
 func connect(kubeconfig string) (*rest.Config, error) {
@@ -194,13 +187,16 @@ type components struct {
 
 // parseComponents reads the values of --components and --evictor-user.
 func parseComponents(names []string, evictorUser string) (components, error) {
+	c := components{evictorUser: evictorUser}
 	for _, name := range names {
-		if !slices.Contains([]string{componentWebhook, componentEvictor}, name) {
+		switch name {
+		case componentWebhook:
+			c.webhook = true
+		case componentEvictor:
+			c.evictor = true
+		default:
 			return components{}, fmt.Errorf("--components has %q, want %s, %s or both, separated by a comma", name, componentWebhook, componentEvictor)
 		}
-	}
-	c := components{
-		webhook: slices.Contains(names, componentWebhook), evictor: slices.Contains(names, componentEvictor), evictorUser: evictorUser,
 	}
 	switch {
 	case !c.webhook && !c.evictor:
@@ -235,12 +231,11 @@ func (c components) selves(self string) []string {
 
 // String implements fmt.Stringer.
 func (c components) String() string {
-	var names []string
-	if c.webhook {
-		names = append(names, componentWebhook)
+	switch {
+	case !c.evictor:
+		return componentWebhook
+	case !c.webhook:
+		return componentEvictor
 	}
-	if c.evictor {
-		names = append(names, componentEvictor)
-	}
-	return strings.Join(names, ",")
+	return componentWebhook + "," + componentEvictor
 }

@@ -21,7 +21,6 @@ import (
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
-	apidiscovery "github.com/tollgate-dev/tollgate/cmd/tollgate/internal/discovery"
 	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/controllers/audit"
 	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
@@ -29,6 +28,7 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/registration"
 	"github.com/tollgate-dev/tollgate/controllers/status"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
+	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/webhook/policies"
@@ -43,7 +43,7 @@ func (p *program) controllerBase(store controller.Policies) controller.Base {
 }
 
 // addControllers adds the controllers that the leader runs for the policies.
-func (p *program) addControllers(store *policies.Store, state *evictionState, previews *previewSet) error {
+func (p *program) addControllers(store *policies.Store, state *evictionState, limits *preview.Limits) error {
 	base := p.controllerBase(store)
 	watch := registration.WatchOptions{
 		Client: p.clientset, Name: objectName, URL: p.config.Webhook.URL, Lease: p.leaseReference(), Metrics: registration.NewWatchMetrics(ctrlmetrics.Registry),
@@ -56,18 +56,18 @@ func (p *program) addControllers(store *policies.Store, state *evictionState, pr
 			return err
 		}
 		registered, watch.Own = writer.Registered, writer.Wrote
-		p.leader.add(writer.Start)
+		p.whileLeading(writer.Start)
 	}
 	judges := func(kind policyset.Kind) bool { return settings.Judges(p.features, kind) }
 	ready := status.NewReady(base, judges, registered)
 	changed.join(func(struct{}) { ready.Recheck() })
-	p.leader.add(ready.Start, registration.NewWatcher(base, watch).Start)
+	p.whileLeading(ready.Start, registration.NewWatcher(base, watch).Start)
 	if p.features.Enabled(settings.TolerationPolicies) && state.tracker != nil {
 		reports, err := p.addReports()
 		if err != nil {
 			return err
 		}
-		p.leader.add(audit.New(base, audit.Options{
+		p.whileLeading(audit.New(base, audit.Options{
 			Pods: state.tracker, Synced: state.pods, Namespace: p.config.Namespace,
 			DefaultSeconds: settings.DefaultSeconds(p.config), Metrics: audit.NewMetrics(ctrlmetrics.Registry), Reports: reports,
 		}).Start)
@@ -80,17 +80,17 @@ func (p *program) addControllers(store *policies.Store, state *evictionState, pr
 			Window: p.window(), Metrics: devicetaints.NewMetrics(ctrlmetrics.Registry),
 		})
 		state.changes.rules.join(devices.RuleChanged)
-		p.leader.add(devices.Start)
+		p.whileLeading(devices.Start)
 	}
 	if p.features.Enabled(settings.EvictionPolicies) {
 		// Pods do not return to their nodes in mode Window. In other modes, leftover paired
 		// taints are removed.
-		p.leader.add(nodetaints.NewPairing(base, nodetaints.PairingOptions{
+		p.whileLeading(nodetaints.NewPairing(base, nodetaints.PairingOptions{
 			Nodes: p.clientset.CoreV1().Nodes(), Window: p.window(), Metrics: nodetaints.NewPairingMetrics(ctrlmetrics.Registry),
 		}).Start)
 	}
 	if p.features.Enabled(settings.TaintPolicies) {
-		p.addTaintControllers(base, state, previews)
+		p.addTaintControllers(base, state, limits)
 	}
 	return nil
 }
@@ -115,29 +115,22 @@ func (p *program) newRegistration(base controller.Base, changed func()) (*regist
 		Changed: changed, Metrics: registration.NewMetrics(ctrlmetrics.Registry),
 	}
 	if p.config.Webhook.URL != "" {
-		at, err := url.Parse(p.config.Webhook.URL)
-		if err != nil {
-			return nil, fmt.Errorf("webhook.url: %w", err)
-		}
+		at, _ := url.Parse(p.config.Webhook.URL) // The configuration is valid.
+		// Reachable means that the server has a certificate of one of the CAs.
 		options.Reachable = func(ctx context.Context, caBundle []byte) error {
-			return handshake(ctx, net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), "443")), caBundle)
+			roots := x509.NewCertPool()
+			if !roots.AppendCertsFromPEM(caBundle) {
+				return errors.New("the CA bundle has no certificate")
+			}
+			dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+			connection, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(at.Hostname(), cmp.Or(at.Port(), "443")))
+			if err != nil {
+				return err
+			}
+			return connection.Close()
 		}
 	}
 	return registration.New(base, options), nil
-}
-
-// handshake returns an error unless a server at an address has a certificate of one of the CAs.
-func handshake(ctx context.Context, address string, caBundle []byte) error {
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(caBundle) {
-		return errors.New("the CA bundle has no certificate")
-	}
-	dialer := tls.Dialer{Config: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
-	connection, err := dialer.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	return connection.Close()
 }
 
 // ignoresComparisons reports whether pods are evicted in spite of tolerations that compare numbers.
@@ -156,10 +149,10 @@ func (p *program) window() bool {
 }
 
 // addTaintControllers adds the controllers of TaintPolicies.
-func (p *program) addTaintControllers(base controller.Base, state *evictionState, previews *previewSet) {
+func (p *program) addTaintControllers(base controller.Base, state *evictionState, limits *preview.Limits) {
 	nodes := nodetaints.NewRegister(base, nodetaints.RegisterOptions{
 		Nodes: p.clientset.CoreV1().Nodes(), ListPods: p.clientset.CoreV1().Pods("").List,
-		Check: previews.limits.Node, Self: p.self, Since: p.leaderlessSince, Metrics: nodetaints.NewRegisterMetrics(ctrlmetrics.Registry),
+		Check: limits.Node, Self: p.self, Since: p.leaderlessSince, Metrics: nodetaints.NewRegisterMetrics(ctrlmetrics.Registry),
 	})
 	expiry := nodetaints.TTLOptions{Nodes: p.clientset.CoreV1().Nodes(), Metrics: nodetaints.NewTTLMetrics(ctrlmetrics.Registry)}
 	if p.features.Enabled(settings.ResourceSlicePatches) {
@@ -170,9 +163,7 @@ func (p *program) addTaintControllers(base controller.Base, state *evictionState
 		approvals.Left, approvals.Standing = state.ledger.Left, state.tracker.Standing
 	}
 	if state.devices != nil {
-		expiry.Rules, expiry.Deleter = state.tracker, &carriers{
-			slices: p.clientset.ResourceV1().ResourceSlices(), rules: state.devices.rules, served: state.devices.served, window: p.window(),
-		}
+		expiry.Rules, expiry.Deleter = state.tracker, state.carriers
 	}
 	expired, approved := nodetaints.NewTTL(base, expiry), status.NewApprovals(base, approvals)
 	if state.devices != nil {
@@ -180,7 +171,7 @@ func (p *program) addTaintControllers(base controller.Base, state *evictionState
 		state.changes.rules.join(approved.RuleChanged)
 		state.changes.patches.join(approved.PatchesChanged)
 	}
-	p.leader.add(nodes.Start, expired.Start, approved.Start)
+	p.whileLeading(nodes.Start, expired.Start, approved.Start)
 }
 
 // leaderlessSince returns the earliest time at which there may have been no leader.
@@ -206,12 +197,12 @@ func leaderlessAt(before, now time.Time) time.Time {
 
 // listeners are the functions that a source of changes calls, in the order in which they joined.
 // All of them join before the source starts, and none may block.
-type listeners[T any] struct{ functions []func(T) }
+type listeners[T any] []func(T)
 
-func (l *listeners[T]) join(listen func(T)) { l.functions = append(l.functions, listen) }
+func (l *listeners[T]) join(listen func(T)) { *l = append(*l, listen) }
 
 func (l *listeners[T]) notify(change T) {
-	for _, listen := range l.functions {
+	for _, listen := range *l {
 		listen(change)
 	}
 }
@@ -248,7 +239,7 @@ func (p *program) addReports() (*audit.ReportOptions, error) {
 	if !p.config.Audit.OpenReports || !p.components.evictor {
 		return nil, nil
 	}
-	keeper := p.newKeeper(func(bool) {}, apidiscovery.Resource{
+	keeper := p.newKeeper(func(bool) {}, apiResource{
 		Name: reportResource.GroupResource(), Versions: []string{reportResource.Version},
 		Without: "no Reports are written until its CustomResourceDefinition is installed",
 	})
@@ -269,11 +260,8 @@ func (p *program) addReports() (*audit.ReportOptions, error) {
 }
 
 // newKeeper returns a keeper of resources. All keepers share their metrics.
-func (p *program) newKeeper(known func(bool), resources ...apidiscovery.Resource) *apidiscovery.Keeper {
-	if p.resources == nil {
-		p.resources = apidiscovery.NewMetrics(ctrlmetrics.Registry)
-	}
-	return apidiscovery.New(apidiscovery.Options{
+func (p *program) newKeeper(known func(bool), resources ...apiResource) *Keeper {
+	return NewKeeper(KeeperOptions{
 		Discovery: discovery.ToServerResourcesInterfaceWithContext(p.clientset.Discovery()),
 		Clock:     p.local, Resources: resources, Known: known, Metrics: p.resources,
 	})

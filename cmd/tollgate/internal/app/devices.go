@@ -17,7 +17,6 @@ import (
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
-	apidiscovery "github.com/tollgate-dev/tollgate/cmd/tollgate/internal/discovery"
 	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/rulestatus"
@@ -37,7 +36,7 @@ var (
 // deviceWatch watches devices, claims and DeviceTaintRules, in the versions that are served.
 type deviceWatch struct {
 	rules  dynamic.Interface
-	keeper *apidiscovery.Keeper
+	keeper *Keeper
 	// synced is true while the tracker has all devices, claims and rules.
 	synced atomic.Bool
 	// withoutRules turns DeviceTaintRules off.
@@ -80,45 +79,45 @@ func (d *deviceWatch) setSynced(synced bool, notify func(synced bool)) {
 	}
 }
 
-// addDevices adds the watches of devices on every replica, and the status controller of rules,
-// which the leader runs.
+// addDevices adds the watches of devices on every replica, and the status controller of rules.
 func (p *program) addDevices(state *evictionState) {
 	p.add(state.devices.keeper)
 	ctrlmetrics.Registry.MustRegister(Collector(state.tracker.TaintedDevices))
-	options := p.statusOptions(state)
-	options.Metrics = rulestatus.NewMetrics(ctrlmetrics.Registry)
-	options.Objects = rulestatus.Objects{
+	status := p.addRuleStatus(state, rulestatus.NewMetrics(ctrlmetrics.Registry), rulestatus.Objects{
 		Kind: rulestatus.KindRule, Tracker: state.tracker,
-		Applier: rulestatus.NewApplier(state.devices.rules, state.devices.writable), HeldOnly: state.rules.Window,
+		Applier: rulestatus.NewApplier(p.dynamic, state.devices.writable), HeldOnly: state.view.Rules.Window,
 		Written: func(*tracker.Rule) bool { return true }, // A rule is what it stands for.
-	}
-	status := rulestatus.New(p.controllerBase(nil), options)
+	})
 	state.changes.rules.join(func(rule string) { status.Add(rule) })
 	state.changes.evictingRules.join(func(rules []string) { status.Add(rules...) })
-	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
-		p.leader.add(status.Start)
-	}
 }
 
-// statusOptions returns the options that the status controllers of rules and of patches share.
-func (p *program) statusOptions(state *evictionState) rulestatus.Options {
-	return rulestatus.Options{
+// addRuleStatus adds the controller that writes the status of rules or of patches, which the
+// leader runs.
+func (p *program) addRuleStatus(state *evictionState, metrics *rulestatus.Metrics, objects rulestatus.Objects) *rulestatus.Controller {
+	status := rulestatus.New(p.controllerBase(nil), rulestatus.Options{
+		Objects: objects,
 		Evictor: rulestatus.Evictor{
 			Decide: func(situation tracker.Situation) bool {
-				return state.rules.Decide(p.clock.Now(), situation).Verdict == decide.EvictAt
+				return state.view.Rules.Decide(p.clock.Now(), situation).Verdict == decide.EvictAt
 			},
 			Evicted: state.evictor.EvictedBy, Forget: state.evictor.Forget, Unanswered: state.evictor.Unanswered,
 			Held: state.evictor.HeldFor, PodsChanged: state.evictor.PodsChanged,
 		},
-		Synced: func() bool { return state.synced() && state.devices.claimsSynced() },
+		Synced:  func() bool { return state.synced() && state.devices.claimsSynced() },
+		Metrics: metrics,
+	})
+	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
+		p.whileLeading(status.Start)
 	}
+	return status
 }
 
 // resources returns the resources of devices to watch where they are served (VS-01, VS-02,
 // VS-08).
-func (d *deviceWatch) resources(clientset kubernetes.Interface, feed *informer.DeviceFeed, guarded informer.Option) []apidiscovery.Resource {
+func (d *deviceWatch) resources(clientset kubernetes.Interface, feed *informer.DeviceFeed, guarded informer.Option) []apiResource {
 	slices, claims := clientset.ResourceV1().ResourceSlices(), clientset.ResourceV1().ResourceClaims(metav1.NamespaceAll)
-	found := []apidiscovery.Resource{
+	found := []apiResource{
 		{
 			Name:     podGroupResource,
 			Versions: []string{"v1", "v1beta1", "v1alpha3", "v1alpha2"},
@@ -129,7 +128,7 @@ func (d *deviceWatch) resources(clientset kubernetes.Interface, feed *informer.D
 			Name:     claimResource,
 			Versions: []string{"v1"},
 			Without:  "no pod is known to use a device, and none is evicted because of one",
-			Watch: func(_ string, report func(error)) apidiscovery.Watch {
+			Watch: func(_ string, report func(error)) resourceWatch {
 				return informer.NewClaimWatch(clientset, feed.Claims(), report, guarded)
 			},
 			Probe: func(ctx context.Context, _ string) error { return informer.Permitted(ctx, claims) },
@@ -140,7 +139,7 @@ func (d *deviceWatch) resources(clientset kubernetes.Interface, feed *informer.D
 			Without:  "the taints that drivers publish evict no pod",
 			// Old generations of a pool count until a newer one is seen (DE-16).
 			Misleading: true,
-			Watch: func(_ string, report func(error)) apidiscovery.Watch {
+			Watch: func(_ string, report func(error)) resourceWatch {
 				return informer.NewSliceWatch(clientset, feed.Slices(), report, guarded)
 			},
 			Probe: func(ctx context.Context, _ string) error { return informer.Permitted(ctx, slices) },
@@ -150,18 +149,18 @@ func (d *deviceWatch) resources(clientset kubernetes.Interface, feed *informer.D
 		return found
 	}
 	return append(found,
-		apidiscovery.Resource{
+		apiResource{
 			Name:     informer.RuleResource,
 			Versions: []string{"v1", "v1beta2", "v1alpha3"},
 			Without:  "there are no DeviceTaintRules, and none evicts a pod",
-			Watch: func(version string, report func(error)) apidiscovery.Watch {
+			Watch: func(version string, report func(error)) resourceWatch {
 				return informer.NewRuleWatch(d.rules, version, feed.Rules(), report, guarded)
 			},
 			Probe: func(ctx context.Context, version string) error {
 				return informer.Permitted(ctx, d.rules.Resource(informer.RuleResource.WithVersion(version)))
 			},
 		},
-		apidiscovery.Resource{
+		apiResource{
 			Name:     ruleStatus,
 			Versions: []string{"v1", "v1beta2", "v1alpha3"},
 			Without:  "the status of DeviceTaintRules does not say how far their eviction is",

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
-	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/discovery"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
@@ -42,8 +41,8 @@ func TestPodsAreNotCountedWithoutKnowingOfPodGroupsDE09(t *testing.T) {
 		d := &deviceWatch{rules: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds)}
 		feed := informer.NewDeviceFeed(tracker.New(), nobody{}, clock.RealClock{})
 		all := cluster{"resource.k8s.io/v1": {"resourceclaims", "resourceslices", "devicetaintrules", "devicetaintrules/status"}}
-		d.keeper = discovery.New(discovery.Options{
-			Discovery: silentAboutGroups{all}, Clock: clock.RealClock{}, Metrics: discovery.NewMetrics(prometheus.NewPedanticRegistry()),
+		d.keeper = NewKeeper(KeeperOptions{
+			Discovery: silentAboutGroups{all}, Clock: clock.RealClock{}, Metrics: NewResourceMetrics(prometheus.NewPedanticRegistry()),
 			Resources: d.resources(fake.NewClientset(), feed, informer.Guarded(nil)),
 			Known:     func(known bool) { d.setSynced(known, feed.SetKnown) },
 		})

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
-	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/discovery"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
@@ -71,8 +70,8 @@ func TestWhatIsServedOfDevices(t *testing.T) {
 			d := &deviceWatch{rules: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), withoutRules: c.off}
 			feed := informer.NewDeviceFeed(tracker.New(), nobody{}, clock.RealClock{})
 			known := make(chan struct{})
-			d.keeper = discovery.New(discovery.Options{
-				Discovery: c.serves, Clock: clock.RealClock{}, Metrics: discovery.NewMetrics(prometheus.NewPedanticRegistry()),
+			d.keeper = NewKeeper(KeeperOptions{
+				Discovery: c.serves, Clock: clock.RealClock{}, Metrics: NewResourceMetrics(prometheus.NewPedanticRegistry()),
 				Resources: d.resources(fake.NewClientset(), feed, informer.Guarded(nil)),
 				Known: func(all bool) {
 					d.setSynced(all, feed.SetKnown)

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -47,17 +46,15 @@ type evictionState struct {
 	// tracker is nil when eviction is off for nodes and for devices.
 	tracker *tracker.Tracker
 	evictor *evictor.Evictor
-	rules   decide.Rules
+	// view has what previews and the ledger share; its policies are those for previews and limits.
+	view preview.View
 	// pods reports whether the list of pods, and of nodes if they are watched, is complete, and
 	// synced whether the policies are read too.
 	pods, synced func() bool
 	// nodes is true if node taints evict; devices is nil if device taints do not.
-	nodes   bool
-	devices *deviceWatch
-	// policies returns the policies for previews and limits, namespaceLabels the labels of a
-	// namespace; false while it is not in the cache.
-	policies        func() *eviction.Set
-	namespaceLabels func(name string) (labels.Labels, bool)
+	nodes    bool
+	devices  *deviceWatch
+	carriers *carriers
 	// ledger records which pods left because of taints.
 	ledger *preview.Ledger
 	// guard detects hung watches and implausible lists.
@@ -94,9 +91,11 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 	feed := informer.NewFeed(podTracker, all, p.clock)
 	requests := evictor.Requests{Client: client, Workers: p.config.Eviction.Workers}
 	var devices *deviceWatch
+	var taintCarriers *carriers
 	if withDevices {
 		devices = p.newDeviceWatch(informer.NewDeviceFeed(podTracker, all, p.clock), guard)
-		requests.Carriers = &carriers{slices: p.clientset.ResourceV1().ResourceSlices(), rules: devices.rules, served: devices.served}
+		taintCarriers = &carriers{slices: p.clientset.ResourceV1().ResourceSlices(), rules: p.dynamic, served: devices.served, window: p.window()}
+		requests.Carriers = taintCarriers
 	}
 	inForce := func() *eviction.Set {
 		current := store.Current()
@@ -157,18 +156,18 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 	if _, err := namespaces.AddEventHandler(namespaceHandler(runner.NamespaceChanged)); err != nil {
 		return nil, fmt.Errorf("watch namespaces: %w", err)
 	}
-	p.leader.add(runner.Start)
+	p.whileLeading(runner.Start)
 	p.addPolicyListeners(store, runner, keeper, inForce)
 	// In other modes Kubernetes evicts too, and no policy protects a pod from that.
 	previewed := inForce
 	if p.config.Eviction.Mode != configv1alpha1.EvictionReplace {
 		previewed = func() *eviction.Set { return nil }
 	}
+	view := preview.View{Tracker: podTracker, Rules: rules, Policies: previewed, NamespaceLabels: labelsOf}
 	state := &evictionState{
-		tracker: podTracker, evictor: runner, rules: rules, pods: feed.HasSynced, synced: synced,
-		nodes: nodes, devices: devices,
-		policies: previewed, namespaceLabels: labelsOf, guard: guard, changes: all,
-		ledger: preview.NewLedger(&preview.View{Tracker: podTracker, Rules: rules, Policies: previewed, NamespaceLabels: labelsOf}, p.clock),
+		tracker: podTracker, evictor: runner, view: view, pods: feed.HasSynced, synced: synced,
+		nodes: nodes, devices: devices, carriers: taintCarriers,
+		ledger: preview.NewLedger(&view, p.clock), guard: guard, changes: all,
 	}
 	feed.OnLeaving(state.ledger.Leaving)
 	if err := p.watchPods(feed, nodes, guard); err != nil {
@@ -200,9 +199,9 @@ func (p *program) addPolicyListeners(store *policies.Store, runner *evictor.Evic
 		}
 	}))
 	status := status.NewHeld(p.controllerBase(nil), status.HeldOptions{Held: runner.Held, Settled: runner.Settled, Evictions: inForce})
-	p.leader.add(status.Start)
+	p.whileLeading(status.Start)
 	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
-		p.leader.add(keeper.Start)
+		p.whileLeading(keeper.Start)
 	}
 }
 
@@ -241,9 +240,9 @@ func namespaceHandler(changed func(name string)) toolscache.ResourceEventHandler
 // evictingClient returns the client of the evictor, which does not sleep on Retry-After itself:
 // the evictor handles it.
 func (p *program) evictingClient() (kubernetes.Interface, error) {
-	connection := rest.CopyConfig(p.connection)
+	connection := protobuf(p.connection)
 	connection.Wrap(act.PromptAnswers)
-	clientset, err := kubernetes.NewForConfig(protobuf(connection))
+	clientset, err := kubernetes.NewForConfig(connection)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for evictions: %w", err)
 	}
@@ -259,43 +258,32 @@ func (p *program) attemptTimeout() time.Duration {
 // watchPods adds the informers of pods and, if withNodes, of nodes.
 func (p *program) watchPods(feed *informer.Feed, withNodes bool, guard *informer.Guard) error {
 	pods := informer.NewPods(p.clientset, informer.Guarded(guard))
-	informers := []toolscache.SharedIndexInformer{pods}
+	p.add(everyReplica(pods.RunWithContext))
 	var nodes toolscache.SharedIndexInformer
 	if withNodes {
 		nodes = informer.NewNodes(p.clientset, informer.Guarded(guard))
-		informers = append(informers, nodes)
+		p.add(everyReplica(nodes.RunWithContext))
 	}
 	if err := feed.Attach(nodes, pods); err != nil {
 		return fmt.Errorf("watch pods and nodes: %w", err)
 	}
-	for _, shared := range informers {
-		p.add(everyReplica(shared.RunWithContext))
-	}
 	return nil
 }
 
-// previewSet computes what writes would do to pods. It is zero when eviction is off.
-type previewSet struct {
-	view    *preview.View
-	limits  *preview.Limits
-	preview *handlers.Preview
-}
-
-// addPreviews adds the watch of disruption budgets, and returns the previews.
-func (p *program) addPreviews(state *evictionState, patches *PatchFeed) (*previewSet, error) {
+// addPreviews adds the watch of disruption budgets, and returns what computes what writes would do
+// to pods; nil when eviction is off.
+func (p *program) addPreviews(state *evictionState, patches *PatchFeed) (*preview.Limits, *handlers.Preview, error) {
 	if state.tracker == nil {
-		return &previewSet{}, nil
+		return nil, nil, nil
 	}
 	budgets, feed := informer.NewBudgets(p.clientset, informer.Guarded(state.guard)), informer.NewBudgetFeed(state.tracker)
 	feed.OnBudget(state.evictor.PodsChanged)
 	if err := feed.Attach(budgets); err != nil {
-		return nil, fmt.Errorf("watch disruption budgets: %w", err)
+		return nil, nil, fmt.Errorf("watch disruption budgets: %w", err)
 	}
 	p.add(everyReplica(budgets.RunWithContext))
-	view := &preview.View{
-		Tracker: state.tracker, Rules: state.rules, PodsKnown: state.pods, BudgetsKnown: feed.HasSynced,
-		Policies: state.policies, NamespaceLabels: state.namespaceLabels,
-	}
+	view := state.view
+	view.PodsKnown, view.BudgetsKnown = state.pods, feed.HasSynced
 	if state.nodes {
 		view.NodesKnown = state.pods
 	}
@@ -303,11 +291,11 @@ func (p *program) addPreviews(state *evictionState, patches *PatchFeed) (*previe
 		view.DevicesKnown = state.devices.claimsSynced
 	}
 	limits := &preview.Limits{
-		View: view, Ledger: state.ledger, Approvals: preview.ListApprovals(p.manager.GetClient()),
+		View: &view, Ledger: state.ledger, Approvals: preview.ListApprovals(p.manager.GetClient()),
 		Authorizer: p.operators, Clock: p.clock,
 	}
 	config := &handlers.Preview{
-		View: view, Limits: limits, Observe: p.config.Eviction.Mode == configv1alpha1.EvictionObserve,
+		View: &view, Limits: limits, Observe: p.config.Eviction.Mode == configv1alpha1.EvictionObserve,
 		Off: map[tracker.SourceKind]string{}, Clock: p.clock, Metrics: handlers.NewPreviewMetrics(ctrlmetrics.Registry),
 	}
 	if gate := settings.DeviceTaintRules; !p.features.Enabled(gate) {
@@ -319,5 +307,5 @@ func (p *program) addPreviews(state *evictionState, patches *PatchFeed) (*previe
 	if patches != nil {
 		config.Selection = patches
 	}
-	return &previewSet{view: view, limits: limits, preview: config}, nil
+	return limits, config, nil
 }

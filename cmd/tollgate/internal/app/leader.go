@@ -17,29 +17,11 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/component-base/featuregate"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
-	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/leader"
 	"github.com/tollgate-dev/tollgate/evictor"
 )
-
-// leaderTasks are the functions that only the leader runs, until their context ends. All of them
-// are added before the election begins.
-type leaderTasks struct {
-	tasks []func(context.Context) error
-}
-
-func (l *leaderTasks) add(tasks ...func(context.Context) error) { l.tasks = append(l.tasks, tasks...) }
-
-func (l *leaderTasks) run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, task := range l.tasks {
-		group.Go(func() error { return task(ctx) })
-	}
-	return group.Wait()
-}
 
 // addLeader adds the election of the leader, which runs its tasks until shutdownCtx is done. A
 // process without the evictor does not take part in the election. The lease is released once all
@@ -48,15 +30,19 @@ func (p *program) addLeader(shutdownCtx context.Context) {
 	if !p.components.evictor {
 		return
 	}
-	var work manager.Runnable = manager.RunnableFunc(p.leader.run)
-	if election := p.config.LeaderElection; p.lock != nil {
-		work = leader.NewRunner(p.lock, leader.Durations{
-			Lease:         election.LeaseDuration.Duration,
-			RenewDeadline: election.RenewDeadline.Duration,
-			RetryPeriod:   election.RetryPeriod.Duration,
-		}, p.leader.run)
+	work := func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		for _, task := range p.leaderTasks {
+			group.Go(func() error { return task(ctx) })
+		}
+		return group.Wait()
 	}
-	p.add(Until(shutdownCtx, work))
+	p.add(Until(shutdownCtx, func(ctx context.Context) error {
+		if p.lock == nil {
+			return work(ctx)
+		}
+		return p.lock.Lead(ctx, &p.config.LeaderElection, work)
+	}))
 }
 
 // leads reports whether this replica may act as the leader.
@@ -68,7 +54,7 @@ func (p *program) leads() bool {
 // its own, so that other requests cannot delay a renewal.
 func newLock(
 	config *configv1alpha1.TollgateConfiguration, gates featuregate.FeatureGate, connection *rest.Config, local, server clock.PassiveClock,
-) (*leader.Lock, error) {
+) (*Lock, error) {
 	if !config.LeaderElection.Enabled {
 		return nil, nil //nolint:nilnil // Nil means that this replica always leads.
 	}
@@ -82,12 +68,12 @@ func newLock(
 	if err != nil {
 		return nil, fmt.Errorf("make a client for the lease: %w", err)
 	}
-	return leader.New(&resourcelock.LeaseLock{
+	return &Lock{Interface: &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: config.Namespace, Name: objectName},
 		Client:     clientset.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
 		Labels:     settings.EvictionOf(&config.Eviction, gates).Labels(),
-	}, local, server), nil
+	}, clock: local, server: server}, nil
 }
 
 // These are the source components of events. They are the names of the Kubernetes controllers

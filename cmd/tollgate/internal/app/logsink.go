@@ -24,18 +24,14 @@ func NewLost(registerer prometheus.Registerer) prometheus.Counter {
 	})
 }
 
-// entry is a line, or the end of the log, at which end is closed.
-type entry struct {
-	line []byte
-	end  chan<- struct{}
-}
-
 // Sink is a writer whose writes do not block. Lines that exceed the queue are counted as lost. It
 // is safe for concurrent use.
 type Sink struct {
-	out         io.Writer
-	lost        prometheus.Counter
-	entries     chan entry
+	out  io.Writer
+	lost prometheus.Counter
+	// lines end with nil, at which written is closed.
+	lines       chan []byte
+	written     chan struct{}
 	queuedBytes atomic.Int64
 	closed      atomic.Bool
 }
@@ -43,56 +39,49 @@ type Sink struct {
 // NewLogSink returns a Sink that writes to out, one write at a time, until it is closed. It
 // starts a goroutine.
 func NewLogSink(out io.Writer, lost prometheus.Counter) *Sink {
-	s := &Sink{out: out, lost: lost, entries: make(chan entry, maxLines)}
+	s := &Sink{out: out, lost: lost, lines: make(chan []byte, maxLines), written: make(chan struct{})}
 	go s.run()
 	return s
 }
 
 func (s *Sink) run() {
-	for e := range s.entries {
-		if e.end != nil {
-			close(e.end)
+	for line := range s.lines {
+		if line == nil {
+			close(s.written)
 			return
 		}
-		if _, err := s.out.Write(e.line); err != nil {
+		if _, err := s.out.Write(line); err != nil {
 			s.lost.Inc()
 		}
-		s.queuedBytes.Add(-int64(len(e.line)))
+		s.queuedBytes.Add(-int64(len(line)))
 	}
 }
 
-// Write queues one line or counts it as lost. It never fails.
+// Write queues one line, which is not nil, or counts it as lost. It never fails.
 func (s *Sink) Write(line []byte) (int, error) {
-	if s.closed.Load() || !s.enqueue(line) {
-		s.lost.Inc()
-	}
-	return len(line), nil
-}
-
-func (s *Sink) enqueue(line []byte) bool {
 	size := int64(len(line))
-	if s.queuedBytes.Add(size) <= maxBytes {
+	if s.queuedBytes.Add(size) <= maxBytes && !s.closed.Load() {
 		select {
-		case s.entries <- entry{line: bytes.Clone(line)}:
-			return true
+		case s.lines <- bytes.Clone(line):
+			return len(line), nil
 		default:
 		}
 	}
 	s.queuedBytes.Add(-size)
-	return false
+	s.lost.Inc()
+	return len(line), nil
 }
 
 // Close returns when the queue is written, or ctx is done. It must be called once.
 func (s *Sink) Close(ctx context.Context) {
 	s.closed.Store(true)
-	written := make(chan struct{})
 	select {
-	case s.entries <- entry{end: written}:
+	case s.lines <- nil:
 	case <-ctx.Done():
 		return
 	}
 	select {
-	case <-written:
+	case <-s.written:
 	case <-ctx.Done():
 	}
 }

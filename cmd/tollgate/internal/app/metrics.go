@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -96,15 +97,15 @@ func (c Collector) Collect(metrics chan<- prometheus.Metric) {
 // bounded returns counts with a bounded number of labels. A device with two unknown effects
 // counts twice under other.
 func bounded(counts map[tracker.DriverEffect]int) map[tracker.DriverEffect]int {
-	drivers := map[string]struct{}{}
+	drivers := map[string]bool{}
 	for _, at := range slices.SortedFunc(maps.Keys(counts), func(a, b tracker.DriverEffect) int { return cmp.Compare(a.Driver, b.Driver) }) {
 		if len(drivers) < maxDrivers {
-			drivers[at.Driver] = struct{}{}
+			drivers[at.Driver] = true
 		}
 	}
 	sums := map[tracker.DriverEffect]int{}
 	for at, count := range counts {
-		if _, ok := drivers[at.Driver]; !ok {
+		if !drivers[at.Driver] {
 			at.Driver = otherLabel
 		}
 		switch resourcev1.DeviceTaintEffect(at.Effect) {
@@ -161,18 +162,10 @@ const pathPrefix = "/tollgate"
 // errBusy means that the token was not reviewed.
 var errBusy = errors.New("too many tokens to review")
 
-type reviewer interface {
-	Create(ctx context.Context, review *authenticationv1.TokenReview, options metav1.CreateOptions) (*authenticationv1.TokenReview, error)
-}
-
-type decider interface {
-	Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error)
-}
-
 // Guard authenticates and authorizes scrapes. It is safe for concurrent use.
 type Guard struct {
-	tokens reviewer
-	allows decider
+	tokens authenticationv1client.TokenReviewInterface
+	allows authorizer.UnconditionalAuthorizer
 	clock  clock.PassiveClock
 	// good holds tokens that were authorized, others those of users who were not, and bad those
 	// that failed authentication. Separate caches keep forged and unauthorized tokens from
@@ -194,7 +187,7 @@ type owner struct {
 }
 
 // NewGuard returns a Guard that authenticates with tokens and authorizes with allows.
-func NewGuard(tokens reviewer, allows decider, now clock.PassiveClock) *Guard {
+func NewGuard(tokens authenticationv1client.TokenReviewInterface, allows authorizer.UnconditionalAuthorizer, now clock.PassiveClock) *Guard {
 	return &Guard{
 		tokens: tokens, allows: allows, clock: now,
 		good: cache.NewLRUExpireCacheWithClock(cacheSize, now), others: cache.NewLRUExpireCacheWithClock(cacheSize, now), bad: cache.NewLRUExpireCacheWithClock(cacheSize, now),
@@ -230,8 +223,9 @@ func (g *Guard) authorize(ctx context.Context, r *http.Request) (int, error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return http.StatusMethodNotAllowed, errors.New("metrics are only read")
 	}
-	token, ok := tokenOf(r)
-	if !ok || token == "" || len(token) > maxToken {
+	// Schemes are case-insensitive (RFC 9110, section 11.1).
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || token == "" || len(token) > maxToken {
 		return http.StatusUnauthorized, errors.New("no bearer token")
 	}
 	key := sha256.Sum256([]byte(token))
@@ -257,12 +251,6 @@ func (g *Guard) authorize(ctx context.Context, r *http.Request) (int, error) {
 	g.others.Remove(key)
 	g.good.Add(key, of, goodTTL)
 	return http.StatusOK, nil
-}
-
-// tokenOf returns the bearer token of r. Schemes are case-insensitive (RFC 9110, section 11.1).
-func tokenOf(r *http.Request) (string, bool) {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	return token, strings.EqualFold(scheme, "Bearer")
 }
 
 // authenticate returns the owner of a token from the caches, or from a TokenReview, whose rate is

@@ -23,7 +23,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/tollgate-dev/tollgate/certs"
-	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/discovery"
 	"github.com/tollgate-dev/tollgate/controllers/audit"
 	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 	"github.com/tollgate-dev/tollgate/controllers/nodetaints"
@@ -70,7 +69,7 @@ func registerAll(reg prometheus.Registerer) {
 	rulestatus.NewMetrics(reg)
 	rulestatus.NewPatchMetrics(reg)
 	informer.NewMetrics(reg)
-	discovery.NewMetrics(reg)
+	NewResourceMetrics(reg)
 	auth.NewCallerMetrics(reg)
 	NewLost(reg)
 	reg.MustRegister(Collector(tracker.New().TaintedDevices))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -32,13 +33,10 @@ import (
 // patches on every replica. Written reports whether all rules of a patch are written.
 func (p *program) addPatchStatus(state *evictionState, written func(name string, uid types.UID, generation int64) bool) {
 	list := rulestatus.NewPatches(state.tracker, state.evictor.Forget)
-	options := p.statusOptions(state)
-	options.Metrics = rulestatus.NewPatchMetrics(ctrlmetrics.Registry)
-	options.Objects = rulestatus.Objects{
+	status := p.addRuleStatus(state, rulestatus.NewPatchMetrics(ctrlmetrics.Registry), rulestatus.Objects{
 		Kind: rulestatus.KindPatch, Tracker: list, Applier: rulestatus.NewPatchApplier(p.dynamic),
 		Written: func(patch *tracker.Rule) bool { return written(patch.Name, patch.UID, patch.Generation) },
-	}
-	status := rulestatus.New(p.controllerBase(nil), options)
+	})
 	state.changes.evictingPatches.join(func(patches []string) { status.Add(patches...) })
 	state.changes.rules.join(func(rule string) {
 		patches := list.RuleChanged(rule)
@@ -60,9 +58,6 @@ func (p *program) addPatchStatus(state *evictionState, written func(name string,
 			}).OnDelete,
 		}, p.local)
 	}))
-	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
-		p.leader.add(status.Start)
-	}
 }
 
 // addPatchFeed adds the feed of the devices of ResourceSlicePatches on every replica; nil when
@@ -105,7 +100,7 @@ func (p *program) addPatches(state *evictionState, feed *PatchFeed) {
 		options.Rules.Client = controllers.NewRuleClient(p.dynamic, d.served, v1alpha1.LabelPatch, v1alpha1.AnnotationPatchEffect)
 	}
 	controller := slicepatches.New(p.controllerBase(nil), options)
-	p.leader.add(controller.Start)
+	p.whileLeading(controller.Start)
 	if options.Rules.Client != nil {
 		state.changes.rules.join(controller.RuleChanged)
 		p.addPatchStatus(state, controller.Written)
@@ -130,7 +125,7 @@ func (p *program) addRemover(state *evictionState) {
 		}})
 	}
 	if len(remover.Rules) > 0 {
-		p.leader.add(remover.Start)
+		p.whileLeading(remover.Start)
 	}
 }
 
@@ -151,9 +146,8 @@ type PatchFeed struct {
 	once   sync.Once
 	needed chan struct{}
 
-	mu sync.Mutex
 	// listed is done when the first list of patches is complete; nil before the watch.
-	listed toolscache.DoneChecker
+	listed atomic.Pointer[toolscache.DoneChecker]
 }
 
 // NewPatchFeed returns a feed of an empty view. Start starts the watches.
@@ -175,9 +169,8 @@ func (f *PatchFeed) Synced() bool {
 		return f.view.HasSynced()
 	default:
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.listed != nil && toolscache.IsDone(f.listed)
+	listed := f.listed.Load()
+	return listed != nil && toolscache.IsDone(*listed)
 }
 
 // Selected returns the devices that a patch would select; false while the view has not synced.
@@ -240,9 +233,8 @@ func (f *PatchFeed) watchPatches(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("watch ResourceSlicePatches: %w", err)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.listed = registration.HasSyncedChecker()
+	listed := registration.HasSyncedChecker()
+	f.listed.Store(&listed)
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -36,8 +37,6 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/certs"
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
-	apidiscovery "github.com/tollgate-dev/tollgate/cmd/tollgate/internal/discovery"
-	"github.com/tollgate-dev/tollgate/cmd/tollgate/internal/leader"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
 	"github.com/tollgate-dev/tollgate/webhook/policies"
@@ -71,18 +70,24 @@ type program struct {
 	recorders recorders
 	// tracer makes spans of reviews and evictions, nil if tracing is not enabled.
 	tracer trace.Tracer
-	// resources are the metrics of discovery, nil before they are used.
-	resources *apidiscovery.Metrics
+	// resources is the metric of all Keepers.
+	resources *prometheus.GaugeVec
 	// lock is nil without leader election.
-	lock *leader.Lock
+	lock *Lock
 	// runnables run on every replica, once all parts are made.
 	runnables []manager.Runnable
-	// leader has the controllers that only the leader runs.
-	leader *leaderTasks
+	// leaderTasks are the functions that only the leader runs, until their context ends. All of
+	// them are added before the election begins.
+	leaderTasks []func(context.Context) error
 }
 
 // add adds runnables of every replica.
 func (p *program) add(runnables ...manager.Runnable) { p.runnables = append(p.runnables, runnables...) }
+
+// whileLeading adds functions that only the leader runs.
+func (p *program) whileLeading(tasks ...func(context.Context) error) {
+	p.leaderTasks = append(p.leaderTasks, tasks...)
+}
 
 // newProgram connects to the API server, waits until it answers, and makes the dependencies.
 func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguration, run components, connection *rest.Config) (*program, error) {
@@ -139,6 +144,8 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
+	// By name, so that narrow rights suffice.
+	ours := cache.ByObject{Field: fieldselectors.OneTermEqualSelector(metav1.ObjectNameField, objectName)}
 	manager, err := ctrl.NewManager(connection, ctrl.Options{
 		Scheme: scheme,
 		Logger: logr.FromContextOrDiscard(ctx),
@@ -148,9 +155,9 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Node{}: {Transform: trimNode},
-				// By name and namespace, so that narrow rights suffice.
-				&admissionregistrationv1.ValidatingWebhookConfiguration{}: {Field: fieldselectors.OneTermEqualSelector(metav1.ObjectNameField, objectName)},
-				&admissionregistrationv1.MutatingWebhookConfiguration{}:   {Field: fieldselectors.OneTermEqualSelector(metav1.ObjectNameField, objectName)},
+				&admissionregistrationv1.ValidatingWebhookConfiguration{}: ours,
+				&admissionregistrationv1.MutatingWebhookConfiguration{}:   ours,
+				// By namespace, so that narrow rights suffice.
 				&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{config.Namespace: {
 					LabelSelector: labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: config.Certificates.ServiceName}),
 				}}},
@@ -158,7 +165,7 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 		},
 		Metrics:                metrics,
 		HealthProbeBindAddress: config.Health.BindAddress,
-		// Package leader runs the election.
+		// Lock.Lead runs the election.
 		LeaderElection:          false,
 		GracefulShutdownTimeout: new(30 * time.Second),
 	})
@@ -169,7 +176,7 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 		config: config, components: run, features: gates, clock: now, local: local,
 		connection: connection, clientset: clientset, dynamic: dynamicClient, manager: manager,
 		authorizer: authorizer, operators: operators, certificates: certificates,
-		self: self, recorders: events, lock: lock, leader: &leaderTasks{},
+		self: self, recorders: events, lock: lock, resources: NewResourceMetrics(ctrlmetrics.Registry),
 	}, nil
 }
 
@@ -218,11 +225,11 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 		return err
 	}
 	patches := p.addPatchFeed()
-	previews, err := p.addPreviews(state, patches)
+	limits, previews, err := p.addPreviews(state, patches)
 	if err != nil {
 		return err
 	}
-	if err := p.addControllers(store, state, previews); err != nil {
+	if err := p.addControllers(store, state, limits); err != nil {
 		return err
 	}
 	p.addPatches(state, patches)
@@ -231,7 +238,7 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 	Register(ctrlmetrics.Registry, settings.Version(), string(config.Eviction.Mode), p.leads)
 	serveCtx, end := Extend(ctx, config.Webhook.DrainPeriod.Duration, p.local)
 	defer end()
-	ready, err := p.addAdmission(ctx, store, state, previews.preview)
+	ready, err := p.addAdmission(ctx, store, state, previews)
 	if err != nil {
 		return err
 	}

@@ -91,29 +91,26 @@ func (t roundTripper) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// learn adds a sample: the server's clock showed date between sent and received.
+// learn adds a sample: the server's clock showed date between sent and received. It is intersected
+// with the earlier sample, unless they contradict.
 func (c *serverClock) learn(date, sent, received time.Time) {
 	fresh := &sample{local: received, earliest: date, latest: date.Add(precision).Add(received.Sub(sent))}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.anchor = combine(c.anchor, fresh)
-}
-
-// combine intersects fresh with the earlier sample, unless they contradict.
-func combine(earlier, fresh *sample) *sample {
+	earlier := c.anchor
+	c.anchor = fresh
 	if earlier == nil {
-		return fresh
+		return
 	}
-	passed := fresh.local.Sub(earlier.local)
+	passed := received.Sub(earlier.local)
 	earliest, latest := earlier.earliest.Add(passed), earlier.latest.Add(passed)
-	if earliest.After(fresh.latest.Add(tolerance)) || fresh.earliest.After(latest.Add(tolerance)) {
-		return fresh
+	if earliest.After(fresh.latest.Add(tolerance)) || date.After(latest.Add(tolerance)) {
+		return // They contradict.
 	}
-	if earliest.After(fresh.earliest) {
+	if earliest.After(date) {
 		fresh.earliest = earliest
 	}
 	if latest.Before(fresh.latest) {
 		fresh.latest = latest
 	}
-	return fresh
 }

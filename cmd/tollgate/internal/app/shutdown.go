@@ -12,9 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// errShutdown is the readiness error of a replica that shuts down.
-var errShutdown = errors.New("it was told to end")
-
 // Extend returns a context that ends one period after shutdownCtx, at once if the period is zero,
 // and has its values. The caller must call end, which ends it at any time.
 func Extend(shutdownCtx context.Context, period time.Duration, local clock.Clock) (serveCtx context.Context, end context.CancelFunc) {
@@ -22,10 +19,8 @@ func Extend(shutdownCtx context.Context, period time.Duration, local clock.Clock
 	stop := context.AfterFunc(shutdownCtx, func() {
 		defer cancel()
 		logr.FromContextOrDiscard(shutdownCtx).Info("told to end, answering reviews for a while longer", "period", period)
-		timer := local.NewTimer(period)
-		defer timer.Stop()
 		select {
-		case <-timer.C():
+		case <-local.After(period):
 		case <-serveCtx.Done():
 		}
 	})
@@ -39,7 +34,7 @@ func Extend(shutdownCtx context.Context, period time.Duration, local clock.Clock
 func Ready(shutdownCtx context.Context) healthz.Checker {
 	return func(*http.Request) error {
 		if shutdownCtx.Err() != nil {
-			return errShutdown
+			return errors.New("it was told to end")
 		}
 		return nil
 	}
@@ -60,12 +55,12 @@ func CloseConnections(shutdownCtx context.Context, next http.Handler) http.Handl
 // Until returns a runnable of every replica that stops work when the manager stops or shutdownCtx
 // is done. It returns no error if shutdownCtx caused the end, because an error would stop the
 // manager too.
-func Until(shutdownCtx context.Context, work manager.Runnable) manager.Runnable {
+func Until(shutdownCtx context.Context, work manager.RunnableFunc) manager.Runnable {
 	return until{func(ctx context.Context) error {
 		ctx, stop := context.WithCancel(ctx)
 		defer stop()
 		defer context.AfterFunc(shutdownCtx, stop)()
-		err := work.Start(ctx)
+		err := work(ctx)
 		if shutdownCtx.Err() != nil && errors.Is(err, context.Canceled) {
 			return nil
 		}

@@ -107,15 +107,16 @@ func newCertificates(
 func (p *program) webhookConfig(
 	store *policies.Store, state *evictionState, preview *handlers.Preview, callers *auth.Callers,
 ) webhook.Config {
+	cached, live := p.manager.GetClient(), p.manager.GetAPIReader()
 	config := settings.HandlersOf(p.config, p.features)
 	config.Clock, config.ServerClock, config.Preview = p.local, p.clock, preview
 	config.Readers = handlers.Readers{
 		Policies:       store,
-		Namespaces:     handlers.NewNamespaces(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
-		Live:           p.manager.GetAPIReader(),
-		Cache:          p.manager.GetClient(),
-		DeviceClasses:  handlers.NewDeviceClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
-		RuntimeClasses: handlers.NewRuntimeClasses(p.manager.GetClient(), p.manager.GetAPIReader(), p.local),
+		Namespaces:     handlers.NewNamespaces(cached, live, p.local),
+		Live:           live,
+		Cache:          cached,
+		DeviceClasses:  handlers.NewDeviceClasses(cached, live, p.local),
+		RuntimeClasses: handlers.NewRuntimeClasses(cached, live, p.local),
 	}
 	config.Authorizers = handlers.Authorizers{
 		Authorizer: p.authorizer, Turns: turns(), Operators: p.operators, OperatorTurns: turns(),
@@ -166,9 +167,9 @@ func newAuthority(connection *rest.Config, local clock.Clock) (*auth.Authority, 
 
 // clientWithin returns a client with its own rate limit.
 func clientWithin(connection *rest.Config, qps float32, burst int) (*kubernetes.Clientset, error) {
-	connection = rest.CopyConfig(connection)
+	connection = protobuf(connection)
 	connection.QPS, connection.Burst = qps, burst
-	return kubernetes.NewForConfig(protobuf(connection))
+	return kubernetes.NewForConfig(connection)
 }
 
 // The keys that verify callers' tokens have a rate limit of their own, per second: reviews wait

@@ -1,18 +1,16 @@
-package discovery
+package app
 
 import (
 	"context"
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Watch watches one resource.
-type Watch interface {
+// resourceWatch watches one resource.
+type resourceWatch interface {
 	// Run watches until ctx is done.
 	Run(ctx context.Context)
 	// Synced is closed once the first list has been processed.
@@ -24,8 +22,8 @@ type Watch interface {
 	Forget(keep func(object any) bool)
 }
 
-// Resource is a resource that the API server may serve.
-type Resource struct {
+// apiResource is a resource that the API server may serve.
+type apiResource struct {
 	Name schema.GroupResource
 	// Versions are the supported versions, preferred first.
 	Versions []string
@@ -37,79 +35,62 @@ type Resource struct {
 	Served func(served bool)
 	// Watch returns a watch of the resource in a version, which reports the error of each
 	// request, nil for success. It is nil for resources that are only discovered.
-	Watch func(version string, report func(error)) Watch
+	Watch func(version string, report func(error)) resourceWatch
 	// Probe returns an error if a watch is not permitted.
 	Probe func(ctx context.Context, version string) error
 }
 
-// state is the state of a resource. The values are metric labels.
-type state string
+// resourceState is the state of a resource. The values are metric labels.
+type resourceState string
 
 const (
-	stateUnknown  state = "unknown"
-	stateUnserved state = "unserved"
-	stateServed   state = "served"
-	stateDenied   state = "denied"
-	stateListing  state = "listing"
-	stateWatched  state = "watched"
-	stateStale    state = "stale"
+	stateUnknown  resourceState = "unknown"
+	stateUnserved resourceState = "unserved"
+	stateServed   resourceState = "served"
+	stateDenied   resourceState = "denied"
+	stateListing  resourceState = "listing"
+	stateWatched  resourceState = "watched"
+	stateStale    resourceState = "stale"
 )
 
-// answer classifies the response to a list or a watch.
-type answer int
+// denied reports whether an error is that of a request that is not permitted.
+func denied(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
 
-const (
-	answerOther answer = iota
-	answerGood
-	answerDenied
-	answerMissing
-)
-
-func answerOf(err error) answer {
-	switch {
-	case err == nil:
-		return answerGood
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return answerDenied
-	case apierrors.IsNotFound(err):
-		return answerMissing
-	}
-	return answerOther
-}
-
-// resource is a Resource and its state.
-type resource struct {
-	Resource
+// keptResource is a resource that a Keeper keeps, and its state.
+type keptResource struct {
+	apiResource
 
 	wake func()
 	// state and version are written by the goroutine of Start alone, with the lock of the Keeper.
-	state   state
+	state   resourceState
 	version string
 	// failedSince is since when discovery of the resource has failed; zero while it succeeds. skipped is
 	// true once nothing waits for it any more.
 	failedSince time.Time
 	skipped     bool
+	// failure is the error of the last discovery that failed.
+	failure error
 	// unservedSince is when discovery first found the resource unserved; zero while it is served.
 	unservedSince time.Time
 	// refused is when a watch was first denied; zero once a watch has synced.
 	refused time.Time
 	// stopped are the stopped watches whose objects are kept until a new watch has synced, or none will
 	// follow.
-	stopped []Watch
+	stopped []resourceWatch
 	// watch is nil while none runs.
-	watch  Watch
+	watch  resourceWatch
 	cancel context.CancelFunc
 	ran    sync.WaitGroup
 
-	mu   sync.Mutex
-	last answer
-	err  error
+	mu sync.Mutex
+	// err is the last report of the watch; nil before the first.
+	err error
 }
 
 // start starts the watch in two goroutines.
-func (r *resource) start(ctx context.Context) {
+func (r *keptResource) start(ctx context.Context) {
 	r.mu.Lock()
-	r.last, r.err = answerOther, nil
+	r.err = nil
 	r.mu.Unlock()
 	ctx, r.cancel = context.WithCancel(ctx)
 	watch := r.Watch(r.version, r.report)
@@ -125,7 +106,7 @@ func (r *resource) start(ctx context.Context) {
 }
 
 // stop stops the watch, if any, and waits for it. Its objects stay for now.
-func (r *resource) stop() {
+func (r *keptResource) stop() {
 	if r.watch != nil {
 		r.cancel()
 		r.ran.Wait()
@@ -136,65 +117,21 @@ func (r *resource) stop() {
 
 // forget removes the objects of stopped watches, except those that the current watch, which has
 // synced, has too.
-func (r *resource) forget() {
+func (r *keptResource) forget() {
 	for _, watch := range r.stopped {
 		watch.Forget(func(object any) bool { return r.watch != nil && r.watch.Holds(object) })
 	}
 	r.stopped = nil
 }
 
-func (r *resource) synced() bool {
-	if r.watch == nil {
-		return false
-	}
-	select {
-	case <-r.watch.Synced():
-		return true
-	default:
-		return false
-	}
-}
-
-// report is called by the watch. Only a changed answer wakes the keeper, so that a watch that
+// report is called by the watch. Only another kind of error wakes the keeper, so that a watch that
 // keeps failing does not.
-func (r *resource) report(err error) {
-	now := answerOf(err)
+func (r *keptResource) report(err error) {
 	r.mu.Lock()
-	news := now != r.last
-	r.last, r.err = now, err
+	news := denied(err) != denied(r.err) || apierrors.IsNotFound(err) != apierrors.IsNotFound(r.err)
+	r.err = err
 	r.mu.Unlock()
 	if news {
 		r.wake()
-	}
-}
-
-// lastAnswer returns the last reported answer and its error.
-func (r *resource) lastAnswer() (answer, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.last, r.err
-}
-
-// Metrics are the metrics of a Keeper.
-type Metrics struct {
-	states *prometheus.GaugeVec
-}
-
-// NewMetrics registers the metrics with reg.
-func NewMetrics(reg prometheus.Registerer) *Metrics {
-	return &Metrics{states: promauto.With(reg).NewGaugeVec(prometheus.GaugeOpts{
-		Name: "tollgate_api_resources",
-		Help: "1 for the current state of a resource of the API server: unknown, unserved, served, denied, listing, watched or stale.",
-	}, []string{"resource", "state"})}
-}
-
-// set sets the gauge of the state of a resource.
-func (m *Metrics) set(name schema.GroupResource, now state) {
-	for _, s := range []state{stateUnknown, stateUnserved, stateServed, stateDenied, stateListing, stateWatched, stateStale} {
-		value := 0.0
-		if s == now {
-			value = 1
-		}
-		m.states.WithLabelValues(name.Resource, string(s)).Set(value)
 	}
 }

@@ -1,4 +1,4 @@
-package discovery
+package app
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ func TestF10MissingPermissions(t *testing.T) {
 
 	t.Run("what may not be watched is said once, asked for once a minute, and not waited for", func(t *testing.T) {
 		t.Parallel()
-		start(t, kubernetes136(), func(w *world) {
+		startKeeper(t, kubernetes136(), func(w *world) {
 			w.deny("devicetaintrules", forbidden)
 			w.list("resourceclaims", "resourceslices")
 			require.Equal(t, "known", last(w.news()))
@@ -59,7 +59,7 @@ func TestF10MissingPermissions(t *testing.T) {
 
 	t.Run("DE-53 an API server that does not know its roles yet is waited for", func(t *testing.T) {
 		t.Parallel()
-		start(t, &api{serves: map[string][]string{}, err: errors.New("starting")}, func(w *world) {
+		startKeeper(t, &api{serves: map[string][]string{}, err: errors.New("starting")}, func(w *world) {
 			for _, name := range []string{"resourceclaims", "resourceslices", "devicetaintrules"} {
 				w.deny(name, forbidden)
 			}
@@ -81,7 +81,7 @@ func TestF10MissingPermissions(t *testing.T) {
 
 	t.Run("nothing is known of what is not permitted, and the rest is known after a while", func(t *testing.T) {
 		t.Parallel()
-		start(t, &api{serves: map[string][]string{}, err: errors.New("starting")}, func(w *world) {
+		startKeeper(t, &api{serves: map[string][]string{}, err: errors.New("starting")}, func(w *world) {
 			w.deny("resourceslices", forbidden)
 			w.api.set("resource.k8s.io/v1", "resourceclaims", "resourceslices", "devicetaintrules")
 			w.api.fail(nil)
@@ -100,7 +100,7 @@ func TestF10MissingPermissions(t *testing.T) {
 
 	t.Run("a probe that fails otherwise decides nothing", func(t *testing.T) {
 		t.Parallel()
-		start(t, &api{serves: map[string][]string{}, err: errors.New("starting")}, func(w *world) {
+		startKeeper(t, &api{serves: map[string][]string{}, err: errors.New("starting")}, func(w *world) {
 			w.deny("resourceslices", forbidden)
 			w.api.set("resource.k8s.io/v1", "resourceclaims", "resourceslices", "devicetaintrules")
 			w.api.fail(nil)
@@ -118,7 +118,7 @@ func TestF10MissingPermissions(t *testing.T) {
 
 	t.Run("a permission that is taken away leaves what is known, and is said", func(t *testing.T) {
 		t.Parallel()
-		start(t, kubernetes137(), func(w *world) {
+		startKeeper(t, kubernetes137(), func(w *world) {
 			w.list("resourceclaims", "resourceslices", "devicetaintrules")
 			w.news()
 			w.log()

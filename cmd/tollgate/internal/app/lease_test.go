@@ -1,4 +1,4 @@
-package leader
+package app
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func (f *fakeLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []b
 
 func TestH05ALeaderThatWasFrozenNoLongerHolds(t *testing.T) {
 	local := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
-	lock := New(&fakeLock{}, local, local)
+	lock := &Lock{Interface: &fakeLock{}, clock: local, server: local}
 	mine := resourcelock.LeaderElectionRecord{HolderIdentity: "me"}
 	require.False(t, lock.HeldWithin(limit), "before the first renewal")
 
@@ -58,7 +58,7 @@ func TestH05ALeaderThatWasFrozenNoLongerHolds(t *testing.T) {
 func TestALeaseThatIsGivenUpOrNotWrittenIsNotHeld(t *testing.T) {
 	local := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	inner := &fakeLock{}
-	lock := New(inner, local, local)
+	lock := &Lock{Interface: inner, clock: local, server: local}
 	mine := resourcelock.LeaderElectionRecord{HolderIdentity: "me"}
 	require.NoError(t, lock.Update(t.Context(), mine))
 	require.NoError(t, lock.Update(t.Context(), resourcelock.LeaderElectionRecord{}))
@@ -85,7 +85,7 @@ func TestItIsKnownUntilWhenThereWasALeader(t *testing.T) {
 		server.Step(d)
 	}
 	inner := &fakeLock{}
-	lock := New(inner, local, server)
+	lock := &Lock{Interface: inner, clock: local, server: server}
 	mine := resourcelock.LeaderElectionRecord{HolderIdentity: "me", RenewTime: metav1.NewTime(local.Now())}
 	require.NoError(t, lock.Create(t.Context(), mine))
 	require.True(t, lock.Before().IsZero(), "there was no lease")

@@ -1,4 +1,4 @@
-package discovery
+package app
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ func TestF10DiscoveryThatAnswersInPart(t *testing.T) {
 		t.Parallel()
 		api := kubernetes137()
 		api.failAbout("scheduling.k8s.io/v1beta1", forbidden)
-		start(t, api, func(w *world) {
+		startKeeper(t, api, func(w *world) {
 			w.list("resourceclaims", "resourceslices", "devicetaintrules")
 			news := w.news()
 			require.Contains(t, news, "run devicetaintrules v1")
@@ -53,7 +53,7 @@ func TestF10DiscoveryThatAnswersInPart(t *testing.T) {
 
 	t.Run("F10 what is watched stays so when there is no answer about it", func(t *testing.T) {
 		t.Parallel()
-		start(t, kubernetes137(), func(w *world) {
+		startKeeper(t, kubernetes137(), func(w *world) {
 			w.list("resourceclaims", "resourceslices", "devicetaintrules")
 			w.news()
 			w.log()
@@ -74,7 +74,7 @@ func TestF10DiscoveryThatAnswersInPart(t *testing.T) {
 		t.Parallel()
 		api := kubernetes137()
 		api.failAbout("resource.k8s.io/v1", forbidden)
-		start(t, api, func(w *world) {
+		startKeeper(t, api, func(w *world) {
 			w.pass(time.Hour)
 			require.NotContains(t, w.news(), "known")
 			api.failAbout("resource.k8s.io/v1", nil)
@@ -89,7 +89,7 @@ func TestF10DiscoveryThatAnswersInPart(t *testing.T) {
 		api := kubernetes137()
 		api.failAbout("resource.k8s.io/v1", forbidden)
 		api.set("resource.k8s.io/v1beta2", "devicetaintrules")
-		start(t, api, func(w *world) {
+		startKeeper(t, api, func(w *world) {
 			w.pass(discoveryInterval)
 			require.NotContains(t, w.news(), "run devicetaintrules v1beta2")
 		})
@@ -100,7 +100,7 @@ func TestF10DiscoveryThatAnswersInPart(t *testing.T) {
 		api := kubernetes136()
 		api.set("resource.k8s.io/v1alpha3", "devicetaintrules")
 		api.plain = []string{"devicetaintrules"}
-		start(t, api, func(w *world) {
+		startKeeper(t, api, func(w *world) {
 			w.list("resourceclaims", "resourceslices", "devicetaintrules")
 			require.Equal(t, "known", last(w.news()))
 			require.Equal(t, "v1alpha3", w.keeper.Version(ruleName))
@@ -117,7 +117,7 @@ func TestWatched(t *testing.T) {
 
 	t.Run("claims count as watched once they are listed, and not before", func(t *testing.T) {
 		t.Parallel()
-		start(t, kubernetes137(), func(w *world) {
+		startKeeper(t, kubernetes137(), func(w *world) {
 			require.False(t, w.keeper.Watched(claimName))
 			w.list("resourceclaims")
 			w.news()
@@ -129,7 +129,7 @@ func TestWatched(t *testing.T) {
 
 	t.Run("F10 claims that one may not watch are not watched, though all else is known", func(t *testing.T) {
 		t.Parallel()
-		start(t, &api{serves: map[string][]string{}, err: errors.New("starting")}, func(w *world) {
+		startKeeper(t, &api{serves: map[string][]string{}, err: errors.New("starting")}, func(w *world) {
 			w.deny("resourceclaims", forbidden)
 			w.api.set("resource.k8s.io/v1", "resourceclaims", "resourceslices", "devicetaintrules")
 			w.api.fail(nil)
@@ -153,7 +153,7 @@ func TestWatched(t *testing.T) {
 		t.Parallel()
 		api := kubernetes137()
 		api.set("resource.k8s.io/v1beta2", "devicetaintrules")
-		start(t, api, func(w *world) {
+		startKeeper(t, api, func(w *world) {
 			w.list("resourceclaims", "resourceslices", "devicetaintrules")
 			w.news()
 			claims := w.watch("resourceclaims")
@@ -172,7 +172,7 @@ func TestWatched(t *testing.T) {
 		t.Parallel()
 		api := kubernetes136()
 		api.set("resource.k8s.io/v1beta2", "devicetaintrules")
-		start(t, api, func(w *world) {
+		startKeeper(t, api, func(w *world) {
 			w.list("resourceclaims", "resourceslices", "devicetaintrules")
 			w.deny("devicetaintrules", forbidden)
 			api.set("resource.k8s.io/v1", "resourceclaims", "resourceslices", "devicetaintrules")
@@ -192,7 +192,7 @@ func TestWatched(t *testing.T) {
 		t.Parallel()
 		api := kubernetes136()
 		api.set("resource.k8s.io/v1beta2", "devicetaintrules")
-		start(t, api, func(w *world) {
+		startKeeper(t, api, func(w *world) {
 			w.list("resourceclaims", "resourceslices", "devicetaintrules")
 			w.deny("devicetaintrules", forbidden)
 			api.set("resource.k8s.io/v1", "resourceclaims", "resourceslices", "devicetaintrules")

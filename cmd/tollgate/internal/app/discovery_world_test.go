@@ -1,4 +1,4 @@
-package discovery
+package app
 
 import (
 	"context"
@@ -210,10 +210,10 @@ func (w *world) list(names ...string) {
 	}
 }
 
-func (w *world) resource(name schema.GroupResource, versions ...string) Resource {
-	return Resource{
+func (w *world) resource(name schema.GroupResource, versions ...string) apiResource {
+	return apiResource{
 		Name: name, Versions: versions, Without: "nothing of " + name.Resource,
-		Watch: func(version string, report func(error)) Watch {
+		Watch: func(version string, report func(error)) resourceWatch {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			watch := &fakeWatch{world: w, name: name.Resource + " " + version, report: report, synced: make(chan struct{}), known: w.known}
@@ -229,16 +229,16 @@ func (w *world) resource(name schema.GroupResource, versions ...string) Resource
 	}
 }
 
-// start runs a keeper of claims, slices, rules and PodGroups in a synctest bubble.
-func start(t *testing.T, api *api, test func(*world)) {
+// startKeeper runs a keeper of claims, slices, rules and PodGroups in a synctest bubble.
+func startKeeper(t *testing.T, api *api, test func(*world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{t: t, api: api, registry: prometheus.NewPedanticRegistry(), watches: map[string]*fakeWatch{}, denials: map[string]error{}}
 		misleading := w.resource(sliceName, "v1")
 		misleading.Misleading = true
-		w.keeper = New(Options{
-			Discovery: api, Clock: clock.RealClock{}, Metrics: NewMetrics(w.registry),
-			Resources: []Resource{
+		w.keeper = NewKeeper(KeeperOptions{
+			Discovery: api, Clock: clock.RealClock{}, Metrics: NewResourceMetrics(w.registry),
+			Resources: []apiResource{
 				{
 					Name: groupsName, Versions: []string{"v1beta1", "v1alpha2"}, Without: "no groups",
 					Served: func(served bool) {

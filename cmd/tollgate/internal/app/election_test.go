@@ -1,4 +1,4 @@
-package leader
+package app
 
 import (
 	"context"
@@ -12,9 +12,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
+
+	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 )
 
 // sharedLease is a lease in memory that several replicas share.
@@ -131,9 +134,13 @@ func (l *leaseOf) Update(ctx context.Context, record resourcelock.LeaderElection
 	return nil
 }
 
-var durations = Durations{Lease: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second}
+var durations = configv1alpha1.LeaderElectionConfiguration{
+	LeaseDuration: metav1.Duration{Duration: 15 * time.Second},
+	RenewDeadline: metav1.Duration{Duration: 10 * time.Second},
+	RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
+}
 
-// replica is a Runner whose work waits for the end of its context.
+// replica is a candidate whose work waits for the end of its context.
 type replica struct {
 	lock    *Lock
 	lease   *leaseOf
@@ -143,23 +150,23 @@ type replica struct {
 	stop    context.CancelFunc
 }
 
-func (r *replica) leads() bool { return r.lock.HeldWithin(durations.RenewDeadline) }
+func (r *replica) leads() bool { return r.lock.HeldWithin(durations.RenewDeadline.Duration) }
 
 func startReplica(t *testing.T, lease *sharedLease, name string) *replica {
 	t.Helper()
 	own := &leaseOf{sharedLease: lease, identity: name}
-	r := &replica{done: make(chan error, 1), lease: own, lock: New(own, clock.RealClock{}, clock.RealClock{})}
-	runner := NewRunner(r.lock, durations, func(ctx context.Context) error {
+	r := &replica{done: make(chan error, 1), lease: own, lock: &Lock{Interface: own, clock: clock.RealClock{}, server: clock.RealClock{}}}
+	work := func(ctx context.Context) error {
 		r.runs.Add(1)
 		r.working.Store(true)
 		<-ctx.Done()
 		time.Sleep(time.Second) // work takes a moment to end
 		r.working.Store(false)
 		return nil
-	})
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	r.stop = stop
-	go func() { r.done <- runner.Start(ctx) }()
+	go func() { r.done <- r.lock.Lead(ctx, &durations, work) }()
 	return r
 }
 
@@ -242,8 +249,8 @@ func TestAnErrorOfTheWorkEndsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lease := &sharedLease{}
 		broken := errors.New("broken")
-		runner := NewRunner(New(&leaseOf{sharedLease: lease, identity: "a"}, clock.RealClock{}, clock.RealClock{}), durations, func(context.Context) error { return broken })
-		require.ErrorIs(t, runner.Start(t.Context()), broken)
+		lock := &Lock{Interface: &leaseOf{sharedLease: lease, identity: "a"}, clock: clock.RealClock{}, server: clock.RealClock{}}
+		require.ErrorIs(t, lock.Lead(t.Context(), &durations, func(context.Context) error { return broken }), broken)
 		require.Empty(t, lease.holder(), "the lease is given back")
 	})
 }

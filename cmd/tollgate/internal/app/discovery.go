@@ -1,14 +1,4 @@
-// Package discovery discovers which resources the API server serves, and in which version, and
-// watches them. That differs between versions of Kubernetes, depends on feature gates and flags
-// of the API server (VS-01, VS-02), and changes when a control plane is upgraded or reconfigured.
-//
-// A resource that is not served is logged once and disables only the features that need it. The
-// same holds for one that Tollgate may not watch, and for one whose discovery fails while other
-// requests succeed (F10).
-//
-// When the version of a watch changes, its objects are kept until the new list is complete; then
-// only those missing from it are removed.
-package discovery
+package app
 
 import (
 	"context"
@@ -17,6 +7,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,26 +33,36 @@ type discoverer interface {
 	ServerResourcesForGroupVersionWithContext(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
 }
 
-// Options are the dependencies of a Keeper. All are required.
-type Options struct {
+// KeeperOptions are the dependencies of a Keeper. All are required.
+type KeeperOptions struct {
 	Discovery discoverer
 	// Clock is the clock of this machine.
 	Clock     clock.WithTicker
-	Resources []Resource
+	Resources []apiResource
 	// Known is called when the caches become complete or incomplete: complete means that all
 	// resources that are served and permitted are listed. The first call has true.
-	Known   func(known bool)
-	Metrics *Metrics
+	Known func(known bool)
+	// Metrics is the result of NewResourceMetrics.
+	Metrics *prometheus.GaugeVec
 }
 
-// Keeper keeps watches of the resources that are served. It is a runnable of a controller-runtime
-// manager.
+// Keeper discovers which resources the API server serves, and in which version, and watches them.
+// That differs between versions of Kubernetes, depends on feature gates and flags of the API
+// server (VS-01, VS-02), and changes when a control plane is upgraded or reconfigured. A Keeper is
+// a runnable of a controller-runtime manager.
+//
+// A resource that is not served is logged once and disables only the features that need it. The
+// same holds for one that Tollgate may not watch, and for one whose discovery fails while other
+// requests succeed (F10).
+//
+// When the version of a watch changes, its objects are kept until the new list is complete; then
+// only those missing from it are removed.
 type Keeper struct {
-	Options
+	KeeperOptions
 
 	// resources is read-only; its elements belong to the goroutine of Start, except fields with a
 	// lock.
-	resources []*resource
+	resources []*keptResource
 	known     bool
 	// wake is a buffered signal channel of size 1.
 	wake chan struct{}
@@ -69,12 +71,12 @@ type Keeper struct {
 	mu sync.Mutex
 }
 
-// New returns a keeper. It starts no goroutines; Start does.
-func New(options Options) *Keeper {
-	k := &Keeper{Options: options, wake: make(chan struct{}, 1)}
+// NewKeeper returns a keeper. It starts no goroutines; Start does.
+func NewKeeper(options KeeperOptions) *Keeper {
+	k := &Keeper{KeeperOptions: options, wake: make(chan struct{}, 1)}
 	for i := range options.Resources {
-		r := &resource{Resource: options.Resources[i], wake: k.signal, state: stateUnknown}
-		k.Metrics.set(r.Name, stateUnknown)
+		r := &keptResource{apiResource: options.Resources[i], wake: k.signal}
+		k.setState(r, stateUnknown)
 		k.resources = append(k.resources, r)
 	}
 	return k
@@ -102,7 +104,7 @@ func (k *Keeper) Answered(name schema.GroupResource) bool {
 	return found != stateUnknown
 }
 
-func (k *Keeper) lookup(name schema.GroupResource) (version string, found state) {
+func (k *Keeper) lookup(name schema.GroupResource) (version string, found resourceState) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range k.resources {
@@ -121,20 +123,18 @@ func (k *Keeper) Start(ctx context.Context) error {
 		}
 	}()
 	for {
-		timer := k.Clock.NewTimer(k.discover(ctx))
+		next := k.Clock.After(k.discover(ctx))
 		for waiting := true; waiting; {
 			k.settle()
 			select {
 			case <-ctx.Done():
-				timer.Stop()
 				return nil
-			case <-timer.C():
+			case <-next:
 				waiting = false
 			case <-k.wake:
 				waiting = !k.processReports(ctx)
 			}
 		}
-		timer.Stop()
 	}
 }
 
@@ -151,20 +151,26 @@ func (k *Keeper) processReports(ctx context.Context) (discover bool) {
 		if r.watch == nil {
 			continue
 		}
-		if r.synced() {
+		r.mu.Lock()
+		err := r.err
+		r.mu.Unlock()
+		var synced bool
+		select {
+		case <-r.watch.Synced():
+			synced = true
 			r.forget()
+		default:
 		}
-		last, err := r.lastAnswer()
 		switch {
-		case last == answerMissing:
+		case apierrors.IsNotFound(err):
 			discover = true
-		case last == answerDenied && !r.synced():
+		case denied(err) && !synced:
 			r.stop()
 			k.refused(ctx, r, err)
 			discover = true
-		case last == answerDenied:
+		case denied(err):
 			k.enter(ctx, r, stateStale, err)
-		case r.synced():
+		case synced:
 			r.refused = time.Time{}
 			k.enter(ctx, r, stateWatched, nil)
 		}
@@ -175,13 +181,14 @@ func (k *Keeper) processReports(ctx context.Context) (discover bool) {
 // discover runs discovery for all resources and follows changes. It returns when to run again. A
 // resource whose discovery fails stays as it is and delays no other (F10).
 func (k *Keeper) discover(ctx context.Context) time.Duration {
-	round := discovery{client: k.Discovery, lists: map[string]listed{}}
+	lists := map[string]listed{}
 	next := discoveryInterval
-	var failures []failure
+	var failures []*keptResource
 	for _, r := range k.resources {
-		version, err := round.version(ctx, r)
+		version, err := k.version(ctx, r, lists)
 		if err != nil {
-			failures = append(failures, failure{r, err})
+			r.failure = err
+			failures = append(failures, r)
 			continue
 		}
 		r.failedSince, r.skipped = time.Time{}, false
@@ -200,43 +207,31 @@ func (k *Keeper) discover(ctx context.Context) time.Duration {
 	return min(next, k.unanswered(ctx, failures))
 }
 
-// discovery caches the discovery responses of one round, by group and version.
-type discovery struct {
-	client discoverer
-	lists  map[string]listed
-}
-
 // listed is the discovery response of a group version; list is nil if it is not served.
 type listed struct {
 	list *metav1.APIResourceList
 	err  error
 }
 
-// failure is a resource whose discovery failed, and the error.
-type failure struct {
-	resource *resource
-	err      error
-}
-
 // version returns the version in which to watch a resource, empty when it is not served. It keeps
 // the current version while that is served: during an upgrade, replicas of the API server
-// disagree on the newest.
-func (d *discovery) version(ctx context.Context, r *resource) (string, error) {
+// disagree on the newest. Lists has the discovery responses of this round, by group and version.
+func (k *Keeper) version(ctx context.Context, r *keptResource, lists map[string]listed) (string, error) {
 	candidates := r.Versions
 	if r.version != "" {
 		candidates = append([]string{r.version}, candidates...)
 	}
 	for _, version := range candidates {
 		group := r.Name.WithVersion(version).GroupVersion().String()
-		answer, cached := d.lists[group]
+		answer, cached := lists[group]
 		if !cached {
 			request, stop := context.WithTimeout(ctx, requestTimeout)
-			answer.list, answer.err = d.client.ServerResourcesForGroupVersionWithContext(request, group)
+			answer.list, answer.err = k.Discovery.ServerResourcesForGroupVersionWithContext(request, group)
 			stop()
 			if apierrors.IsNotFound(answer.err) {
 				answer = listed{}
 			}
-			d.lists[group] = answer
+			lists[group] = answer
 		}
 		switch {
 		case answer.err != nil:
@@ -253,15 +248,14 @@ func (d *discovery) version(ctx context.Context, r *resource) (string, error) {
 // unanswered records failed discovery, logs it once, and returns when to retry. While other
 // resources get a response, these are retried every retryInterval only during grace; if all fail,
 // the API server is down and retries go on.
-func (k *Keeper) unanswered(ctx context.Context, failures []failure) time.Duration {
+func (k *Keeper) unanswered(ctx context.Context, failures []*keptResource) time.Duration {
 	if ctx.Err() != nil {
 		return retryInterval
 	}
 	log := logr.FromContextOrDiscard(ctx)
 	next := discoveryInterval
 	var news []string
-	for _, s := range failures {
-		r := s.resource
+	for _, r := range failures {
 		if r.failedSince.IsZero() {
 			r.failedSince = k.Clock.Now()
 			news = append(news, r.Name.String())
@@ -269,7 +263,7 @@ func (k *Keeper) unanswered(ctx context.Context, failures []failure) time.Durati
 		if !r.skipped && len(failures) < len(k.resources) && k.Clock.Since(r.failedSince) >= grace {
 			r.skipped = true
 			if r.state == stateUnknown && r.Watch == nil {
-				log.Error(s.err, "not known to be served", "resource", r.Name.String(), "so", r.Without)
+				log.Error(r.failure, "not known to be served", "resource", r.Name.String(), "so", r.Without)
 			}
 		}
 		if !r.skipped {
@@ -277,7 +271,7 @@ func (k *Keeper) unanswered(ctx context.Context, failures []failure) time.Durati
 		}
 	}
 	if len(news) > 0 {
-		log.Error(failures[0].err, "the API server does not say what it serves", "resources", news)
+		log.Error(failures[0].failure, "the API server does not say what it serves", "resources", news)
 	}
 	return next
 }
@@ -285,7 +279,7 @@ func (k *Keeper) unanswered(ctx context.Context, failures []failure) time.Durati
 // follow applies the discovered version of a resource, and starts its watch unless that runs. It
 // returns when to run discovery again. A resource that was denied is probed first, with one cheap
 // request per round.
-func (k *Keeper) follow(ctx context.Context, r *resource, version string) time.Duration {
+func (k *Keeper) follow(ctx context.Context, r *keptResource, version string) time.Duration {
 	switch {
 	case r.state == stateUnknown || r.version != version:
 		if r.watch != nil {
@@ -316,7 +310,7 @@ func (k *Keeper) follow(ctx context.Context, r *resource, version string) time.D
 		request, stop := context.WithTimeout(ctx, requestTimeout)
 		err := r.Probe(request, r.version)
 		stop()
-		if answerOf(err) == answerDenied {
+		if denied(err) {
 			k.refused(ctx, r, err)
 		}
 		switch {
@@ -335,7 +329,7 @@ func (k *Keeper) follow(ctx context.Context, r *resource, version string) time.D
 
 // refused records that a watch is denied. After grace the resource is given up, and nothing waits
 // for it.
-func (k *Keeper) refused(ctx context.Context, r *resource, err error) {
+func (k *Keeper) refused(ctx context.Context, r *keptResource, err error) {
 	if r.refused.IsZero() {
 		r.refused = k.Clock.Now()
 	}
@@ -363,14 +357,11 @@ func (k *Keeper) settle() {
 }
 
 // enter sets the state of a resource, and logs a change.
-func (k *Keeper) enter(ctx context.Context, r *resource, state state, err error) {
+func (k *Keeper) enter(ctx context.Context, r *keptResource, state resourceState, err error) {
 	if r.state == state {
 		return
 	}
-	k.mu.Lock()
-	r.state = state
-	k.mu.Unlock()
-	k.Metrics.set(r.Name, state)
+	k.setState(r, state)
 	log := logr.FromContextOrDiscard(ctx).WithValues("resource", r.Name.String())
 	switch state {
 	case stateUnserved:
@@ -385,4 +376,25 @@ func (k *Keeper) enter(ctx context.Context, r *resource, state state, err error)
 		log.Info("served by the API server", "version", r.version)
 	case stateUnknown, stateListing:
 	}
+}
+
+func (k *Keeper) setState(r *keptResource, now resourceState) {
+	k.mu.Lock()
+	r.state = now
+	k.mu.Unlock()
+	for _, s := range []resourceState{stateUnknown, stateUnserved, stateServed, stateDenied, stateListing, stateWatched, stateStale} {
+		value := 0.0
+		if s == now {
+			value = 1
+		}
+		k.Metrics.WithLabelValues(r.Name.Resource, string(s)).Set(value)
+	}
+}
+
+// NewResourceMetrics registers the metric of all Keepers with reg.
+func NewResourceMetrics(reg prometheus.Registerer) *prometheus.GaugeVec {
+	return promauto.With(reg).NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tollgate_api_resources",
+		Help: "1 for the current state of a resource of the API server: unknown, unserved, served, denied, listing, watched or stale.",
+	}, []string{"resource", "state"})
 }

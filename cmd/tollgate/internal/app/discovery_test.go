@@ -1,4 +1,4 @@
-package discovery
+package app
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ func TestKeeper(t *testing.T) {
 
 	t.Run("VS-01 all of Kubernetes 1.37 is watched, and known when all is listed", func(t *testing.T) {
 		t.Parallel()
-		start(t, kubernetes137(), func(w *world) {
+		startKeeper(t, kubernetes137(), func(w *world) {
 			news := w.news()
 			slices.Sort(news)
 			require.Equal(t, []string{"no groups", "run devicetaintrules v1", "run resourceclaims v1", "run resourceslices v1"}, news)
@@ -40,7 +40,7 @@ func TestKeeper(t *testing.T) {
 			t.Parallel()
 			api := kubernetes136()
 			api.set("resource.k8s.io/"+version, "devicetaintrules")
-			start(t, api, func(w *world) {
+			startKeeper(t, api, func(w *world) {
 				require.Contains(t, w.news(), "run devicetaintrules "+version)
 				require.Equal(t, version, w.keeper.Version(ruleName))
 				w.list("resourceclaims", "resourceslices")
@@ -53,7 +53,7 @@ func TestKeeper(t *testing.T) {
 
 	t.Run("VS-06 what is not served is said once and is not waited for", func(t *testing.T) {
 		t.Parallel()
-		start(t, kubernetes136(), func(w *world) {
+		startKeeper(t, kubernetes136(), func(w *world) {
 			w.list("resourceclaims", "resourceslices")
 			require.Equal(t, "known", last(w.news()))
 			require.Empty(t, w.keeper.Version(ruleName))
@@ -67,7 +67,7 @@ func TestKeeper(t *testing.T) {
 
 	t.Run("VS-01 with the API group switched off nothing is waited for", func(t *testing.T) {
 		t.Parallel()
-		start(t, &api{serves: map[string][]string{}}, func(w *world) {
+		startKeeper(t, &api{serves: map[string][]string{}}, func(w *world) {
 			require.Equal(t, []string{"no groups", "known"}, w.news())
 			require.Len(t, w.log(), 5)
 		})
@@ -75,7 +75,7 @@ func TestKeeper(t *testing.T) {
 
 	t.Run("VS-01 rules that appear later are watched within a minute, and nobody forgets what was known", func(t *testing.T) {
 		t.Parallel()
-		start(t, kubernetes136(), func(w *world) {
+		startKeeper(t, kubernetes136(), func(w *world) {
 			w.list("resourceclaims", "resourceslices")
 			w.news()
 			w.api.set("resource.k8s.io/v1", "resourceclaims", "resourceslices", "devicetaintrules")
@@ -88,7 +88,7 @@ func TestKeeper(t *testing.T) {
 
 	t.Run("VS-01 rules that vanish are forgotten, but not on one word", func(t *testing.T) {
 		t.Parallel()
-		start(t, kubernetes137(), func(w *world) {
+		startKeeper(t, kubernetes137(), func(w *world) {
 			w.list("resourceclaims", "resourceslices", "devicetaintrules")
 			w.news()
 			w.api.set("resource.k8s.io/v1", "resourceclaims", "resourceslices")
@@ -108,7 +108,7 @@ func TestKeeper(t *testing.T) {
 
 	t.Run("VS-01 a watch that is told that there is no such resource has it looked at at once", func(t *testing.T) {
 		t.Parallel()
-		start(t, kubernetes137(), func(w *world) {
+		startKeeper(t, kubernetes137(), func(w *world) {
 			w.list("resourceclaims", "resourceslices", "devicetaintrules")
 			w.news()
 			w.api.set("resource.k8s.io/v1", "resourceclaims", "resourceslices")
@@ -121,7 +121,7 @@ func TestKeeper(t *testing.T) {
 
 	t.Run("F10 a watch that keeps being told so has nobody ask again and again", func(t *testing.T) {
 		t.Parallel()
-		start(t, kubernetes137(), func(w *world) {
+		startKeeper(t, kubernetes137(), func(w *world) {
 			w.list("resourceclaims", "resourceslices", "devicetaintrules")
 			w.news()
 			asked := w.api.requests()
@@ -137,7 +137,7 @@ func TestKeeper(t *testing.T) {
 		t.Parallel()
 		api := kubernetes136()
 		api.set("resource.k8s.io/v1beta2", "devicetaintrules")
-		start(t, api, func(w *world) {
+		startKeeper(t, api, func(w *world) {
 			w.list("resourceclaims", "resourceslices", "devicetaintrules")
 			w.news()
 			w.watch("devicetaintrules").holds = []string{"same", "gone"}
@@ -160,7 +160,7 @@ func TestKeeper(t *testing.T) {
 		t.Parallel()
 		api := kubernetes137()
 		api.set("scheduling.k8s.io/v1alpha2", "podgroups")
-		start(t, api, func(w *world) {
+		startKeeper(t, api, func(w *world) {
 			require.Contains(t, w.news(), "groups")
 			api.set("scheduling.k8s.io/v1alpha2")
 			w.pass(discoveryInterval + retryInterval)
@@ -172,7 +172,7 @@ func TestKeeper(t *testing.T) {
 		t.Parallel()
 		api := kubernetes137()
 		api.fail(errors.New("etcd is away"))
-		start(t, api, func(w *world) {
+		startKeeper(t, api, func(w *world) {
 			require.Empty(t, w.news())
 			asked := api.requests()
 			w.pass(time.Minute)
@@ -195,7 +195,7 @@ func TestKeeper(t *testing.T) {
 		t.Parallel()
 		api := kubernetes137()
 		api.set("resource.k8s.io/v1", "resourceclaims", "devicetaintrules")
-		start(t, api, func(w *world) {
+		startKeeper(t, api, func(w *world) {
 			w.list("resourceclaims", "devicetaintrules")
 			require.Equal(t, "known", last(w.news()))
 			api.set("resource.k8s.io/v1", "resourceclaims", "resourceslices", "devicetaintrules")
@@ -209,7 +209,7 @@ func TestKeeper(t *testing.T) {
 
 	t.Run("DE-16 what is known is unknown before the first slice is forgotten", func(t *testing.T) {
 		t.Parallel()
-		start(t, kubernetes137(), func(w *world) {
+		startKeeper(t, kubernetes137(), func(w *world) {
 			w.list("resourceclaims", "resourceslices", "devicetaintrules")
 			w.news()
 			w.api.set("resource.k8s.io/v1", "resourceclaims", "devicetaintrules")
