@@ -32,14 +32,14 @@ func (e *Evictor) act(ctx context.Context, goal *target, pass checks.Pass, held 
 		e.PodsChanged(e.tracker.RefreshPod(tracker.PodOf(done.Answer)))
 	}
 	switch failure := act.Classify(err); {
-	case failure == act.Conflict && !done.Changed:
-		e.failed(ctx, key, done, err)
-		return false, errors.Join(err, e.reread(ctx, key, false))
 	case failure.Blocked():
 		e.blocked(ctx, goal, done, err, held)
 		return true, nil
 	case failure != act.NoFailure:
 		e.failed(ctx, key, done, err)
+		if failure == act.Conflict && !done.Changed {
+			err = errors.Join(err, e.reread(ctx, key, false))
+		}
 		return false, err
 	}
 	switch done.Outcome {
@@ -77,7 +77,16 @@ func (e *Evictor) request(ctx context.Context, goal *target, pass checks.Pass) (
 func (e *Evictor) order(goal *target) act.Order {
 	what := act.Order{
 		Pod: goal.pod, Cause: goal.cause.Taint.Source.Kind, Method: goal.method(goal.cause), Mark: goal.mark(),
-		Holds: func() error { return e.mayRequest(goal) },
+		// The lease may have been lost since the attempt began, or the machine suspended (INV-3, INV-6).
+		Holds: func() error {
+			switch {
+			case !e.options.Leads():
+				return errNotLeading
+			case !e.confirm.Recent(goal.cause.Taint.Source.Named()):
+				return errOutdated
+			}
+			return nil
+		},
 	}
 	if what.Method == act.Evict || what.Mark == v1alpha1.EvictionMarkByEvictionAPI {
 		what.Guarded = slices.ContainsFunc(e.tracker.Budgets(goal.pod.Namespace), func(budget tracker.Budget) bool { return budget.Guards(&goal.pod) })
@@ -104,18 +113,6 @@ var (
 	errOutdated   = fmt.Errorf("the object that carries the taint was read too long ago: %w", context.DeadlineExceeded)
 )
 
-// mayRequest returns an error if the pod must not be evicted any more: the lease may have been
-// lost since the attempt began, or the machine suspended (INV-3, INV-6).
-func (e *Evictor) mayRequest(goal *target) error {
-	switch {
-	case !e.options.Leads():
-		return errNotLeading
-	case !e.confirm.Recent(goal.cause.Taint.Source.Named()):
-		return errOutdated
-	}
-	return nil
-}
-
 // method returns how a pod is evicted because of a reason. After deleteAfter a pod is deleted in
 // spite of its budget, but only if the budget has refused before: a pod that was held by
 // something else still asks its budget first.
@@ -130,10 +127,11 @@ func (t *target) method(reason *dueReason) act.Method {
 	return act.Evict
 }
 
-// patience returns until when the budget of the pod is respected; false if it always is.
+// patience returns until when the budget of the pod is respected; false if it always is, or never as with
+// method Delete, which has no deleteAfter.
 func (r *dueReason) patience() (end time.Time, ending bool) {
 	policy := r.Treatment.Policy
-	if policy == nil || policy.Method != v1alpha1.EvictionMethodEvict || policy.DeleteAfter == nil {
+	if policy == nil || policy.DeleteAfter == nil {
 		return time.Time{}, false
 	}
 	return r.At.Add(*policy.DeleteAfter), true

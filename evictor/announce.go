@@ -65,15 +65,6 @@ type summary struct {
 	written time.Time
 }
 
-func newAnnouncer(nodes, devices recorder, metrics *Metrics, clk clock.PassiveClock) *announcer {
-	return &announcer{
-		nodes: nodes, devices: devices, metrics: metrics, clock: clk,
-		rate:      rate.NewLimiter(eventRate, eventBurst),
-		holds:     rate.NewLimiter(eventRate, eventBurst),
-		summaries: map[tracker.Source]*summary{},
-	}
-}
-
 // recorder returns the recorder for taints of objects of a kind.
 func (a *announcer) recorder(kind tracker.SourceKind) recorder {
 	if kind.OnDevice() {
@@ -86,9 +77,18 @@ func (a *announcer) recorder(kind tracker.SourceKind) recorder {
 func (a *announcer) evicted(goal *target, how act.Method, uid types.UID) {
 	because := &goal.cause.Taint
 	source := because.Author()
-	// The message is that of Kubernetes, without the taint.
+	// Without a policy, the message is that of Kubernetes, without the taint.
+	words := phrasesFor(source.Kind)
+	message := words.about(goal.pod.Key, "Marking for deletion", " Pod")
+	switch end, ending := goal.cause.patience(); {
+	case how == act.Evict:
+		message = words.about(goal.pod.Key, "Evicting", " Pod") + ", as EvictionPolicy " + goal.cause.Treatment.Policy.Name + " says"
+	case ending:
+		message += ": its PodDisruptionBudget did not let it go until " +
+			end.UTC().Format(time.RFC3339) + ", deleteAfter of EvictionPolicy " + goal.cause.Treatment.Policy.Name
+	}
 	named := map[string]string{v1alpha1.AnnotationEvictedBecause: reasonText(goal.cause.Reason)}
-	a.onPod(goal.pod.Key, source.Kind, named, corev1.EventTypeNormal, phrasesFor(source.Kind).eviction, evictedMessage(goal, how))
+	a.onPod(goal.pod.Key, source.Kind, named, corev1.EventTypeNormal, words.eviction, message)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t, ok := a.summaries[source]
@@ -125,21 +125,6 @@ func reasonText(cause *decide.Reason) string {
 	return text
 }
 
-// evictedMessage says how a pod was evicted. Without a policy, the text is that of Kubernetes.
-func evictedMessage(goal *target, how act.Method) string {
-	words := phrasesFor(goal.cause.Taint.Source.Kind)
-	marking := words.about(goal.pod.Key, "Marking for deletion", " Pod")
-	policy := goal.cause.Treatment.Policy
-	switch end, ending := goal.cause.patience(); {
-	case how == act.Evict:
-		return words.about(goal.pod.Key, "Evicting", " Pod") + ", as EvictionPolicy " + policy.Name + " says"
-	case ending:
-		return marking + ": its PodDisruptionBudget did not let it go until " +
-			end.UTC().Format(time.RFC3339) + ", deleteAfter of EvictionPolicy " + policy.Name
-	}
-	return marking
-}
-
 // onPod writes an event on a pod, and reports whether it was written.
 func (a *announcer) onPod(key tracker.Key, cause tracker.SourceKind, annotations map[string]string, eventType, reason, message string) bool {
 	if a.withheld.Load() {
@@ -155,14 +140,22 @@ func (a *announcer) onPod(key tracker.Key, cause tracker.SourceKind, annotations
 	return true
 }
 
-// onCarrier writes an event on an object that carries taints.
-func (a *announcer) onCarrier(source tracker.Source, uid types.UID, eventType, reason, format string, args ...any) {
-	a.recorder(source.Kind).Eventf(reference(source, uid), eventType, reason, format, args...)
-}
-
 // flush writes the summaries that are due, and with end all of them.
 func (a *announcer) flush(end bool) {
-	for source, t := range a.due(end) {
+	now := a.clock.Now()
+	due := map[tracker.Source]*summary{}
+	a.mu.Lock()
+	for source, t := range a.summaries {
+		switch waiting := now.Sub(t.written) < summaryPause; {
+		case t.pods == 0 && !waiting:
+			delete(a.summaries, source)
+		case t.pods > 0 && (!waiting || end):
+			due[source] = t
+			a.summaries[source] = &summary{taints: sets.Set[string]{}, written: now}
+		}
+	}
+	a.mu.Unlock()
+	for source, t := range due {
 		taint, taints := "a NoExecute taint", strings.Join(sets.List(t.taints), ", ")
 		because := "taint " + taints
 		if len(t.taints) > 1 {
@@ -181,24 +174,6 @@ func (a *announcer) flush(end bool) {
 		a.recorder(source.Kind).AnnotatedEventf(ref, named, corev1.EventTypeNormal, phrasesFor(source.Kind).eviction,
 			"Evicted %d%s because of %s", t.pods, pods, taint)
 	}
-}
-
-// due removes and returns the summaries that are due.
-func (a *announcer) due(end bool) map[tracker.Source]summary {
-	now := a.clock.Now()
-	due := map[tracker.Source]summary{}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for source, t := range a.summaries {
-		switch waiting := now.Sub(t.written) < summaryPause; {
-		case t.pods == 0 && !waiting:
-			delete(a.summaries, source)
-		case t.pods > 0 && (!waiting || end):
-			due[source] = *t
-			a.summaries[source] = &summary{taints: sets.Set[string]{}, written: now}
-		}
-	}
-	return due
 }
 
 // apiVersions are the API versions of objects that carry taints, and of ResourceSlicePatches.

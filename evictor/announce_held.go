@@ -26,20 +26,19 @@ func EventReasonsHeldUp() []string { return []string{nodePhrases.heldUp, deviceP
 func (a *announcer) flushHeld(s *state, uidOf func(tracker.Source) types.UID) {
 	now := a.clock.Now()
 	begun, over := s.groupChanges(func() bool { return a.holds.AllowN(now, 1) })
-	for i := range begun {
-		a.held(&begun[i], uidOf, corev1.EventTypeWarning, EventHeld, heldMessage(&begun[i]))
-	}
-	for i := range over {
-		a.held(&over[i], uidOf, corev1.EventTypeNormal, EventReleased, releasedMessage(&over[i]))
-	}
+	a.held(begun, uidOf, corev1.EventTypeWarning, EventHeld, heldMessage)
+	a.held(over, uidOf, corev1.EventTypeNormal, EventReleased, releasedMessage)
 }
 
-func (a *announcer) held(of *heldGroup, uidOf func(tracker.Source) types.UID, eventType, reason, message string) {
-	annotations := map[string]string{v1alpha1.AnnotationHeldTaint: of.taint, v1alpha1.AnnotationHeldReason: string(of.reason)}
-	if of.policy != "" {
-		annotations[v1alpha1.AnnotationHeldPolicy] = of.policy
+func (a *announcer) held(groups []heldGroup, uidOf func(tracker.Source) types.UID, eventType, reason string, message func(*heldGroup) string) {
+	for i := range groups {
+		of := &groups[i]
+		annotations := map[string]string{v1alpha1.AnnotationHeldTaint: of.taint, v1alpha1.AnnotationHeldReason: string(of.reason)}
+		if of.policy != "" {
+			annotations[v1alpha1.AnnotationHeldPolicy] = of.policy
+		}
+		a.recorder(of.carrier.Kind).AnnotatedEventf(reference(of.carrier, uidOf(of.carrier)), annotations, eventType, reason, "%s", message(of))
 	}
-	a.recorder(of.carrier.Kind).AnnotatedEventf(reference(of.carrier, uidOf(of.carrier)), annotations, eventType, reason, "%s", message)
 }
 
 // heldMessage says how many pods are held, why, and what ends the hold.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -158,7 +159,11 @@ func New(options Options) *Evictor {
 	e := &Evictor{
 		options: options, tracker: options.Tracker, clock: options.Clock, local: options.Local, metrics: options.Metrics,
 		effector: requests, requests: requests,
-		announce:   newAnnouncer(options.Recorder, options.DeviceRecorder, options.Metrics, options.Local),
+		announce: &announcer{
+			nodes: options.Recorder, devices: options.DeviceRecorder, metrics: options.Metrics, clock: options.Local,
+			rate: rate.NewLimiter(eventRate, eventBurst), holds: rate.NewLimiter(eventRate, eventBurst),
+			summaries: map[tracker.Source]*summary{},
+		},
 		odd:        oddTimes{reported: map[tracker.Source][]tracker.Taint{}},
 		throttle:   newThrottle(options.Workers, options.Local),
 		fit:        &modeCheck{mode: options.Mode},

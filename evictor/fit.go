@@ -30,16 +30,6 @@ func (e *Evictor) observeNodes(now time.Time) {
 	}
 }
 
-// observeTerminating reports a terminating pod to the mode check if its eviction was due.
-func (e *Evictor) observeTerminating(pod *tracker.Pod) {
-	now := e.clock.Now()
-	e.state.with(pod.Key, func(of *pendingEviction) {
-		if !of.at.After(now.Add(earlierElsewhere)) {
-			e.fit.SawDeletion(now, pod, of.sent || of.marked)
-		}
-	})
-}
-
 // earlierElsewhere is how much earlier a pod may be due for Kubernetes' controllers. They count
 // from the beginning of the second in which a time is stored, and Decide from its end; and their
 // deletions are seen with a delay.
@@ -74,13 +64,33 @@ func (e *Evictor) overdue(now time.Time) int {
 	rules := e.options.Rules
 	rules.Window = false
 	patience := modePatience[e.options.Mode]
+	var due []tracker.Key
+	e.state.mu.Lock()
+	for key, of := range e.state.pending {
+		if of.at.Before(now.Add(-patience)) {
+			due = append(due, key)
+		}
+	}
+	e.state.mu.Unlock()
 	count := 0
-	for _, key := range e.state.dueBy(now.Add(-patience)) {
+	for _, key := range due {
 		situation, ok := e.tracker.Lookup(key)
 		if !ok {
 			continue
 		}
-		if decision := rules.Decide(now, e.asOthersSee(situation)); decision.Verdict == decide.EvictAt && now.Sub(decision.At) > patience {
+		// Others do not see the taints that only Tollgate evicts for.
+		situation.Devices = slices.Clone(situation.Devices)
+		for i := range situation.Devices {
+			d := &situation.Devices[i]
+			d.Taints = slices.DeleteFunc(slices.Clone(d.Taints), func(taint tracker.Taint) bool {
+				if taint.Patch == (tracker.PatchRef{}) {
+					return false
+				}
+				rule, ok := e.tracker.Rule(taint.Source.Name)
+				return ok && rule.Native != ""
+			})
+		}
+		if decision := rules.Decide(now, situation); decision.Verdict == decide.EvictAt && now.Sub(decision.At) > patience {
 			count++
 		}
 	}
@@ -108,36 +118,6 @@ func (e *Evictor) counts() counts {
 	return c
 }
 
-// asOthersSee returns a situation without the taints that only Tollgate evicts for.
-func (e *Evictor) asOthersSee(situation tracker.Situation) tracker.Situation {
-	devices := make([]tracker.TaintedDevice, 0, len(situation.Devices))
-	for _, d := range situation.Devices {
-		d.Taints = slices.DeleteFunc(slices.Clone(d.Taints), func(taint tracker.Taint) bool {
-			if taint.Patch == (tracker.PatchRef{}) {
-				return false
-			}
-			rule, ok := e.tracker.Rule(taint.Source.Name)
-			return ok && rule.Native != ""
-		})
-		devices = append(devices, d)
-	}
-	situation.Devices = devices
-	return situation
-}
-
-// dueBy returns the pods with a deadline before a time.
-func (s *state) dueBy(at time.Time) []tracker.Key {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var keys []tracker.Key
-	for key, e := range s.pending {
-		if e.at.Before(at) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
 // watchLoops records an eviction, and reports the loop that it is part of, if any (J12).
 func (e *Evictor) watchLoops(ctx context.Context, goal *target, now time.Time) {
 	loop, found := e.loops.Evicted(now, &goal.pod, &goal.cause.Taint)
@@ -150,7 +130,7 @@ func (e *Evictor) watchLoops(ctx context.Context, goal *target, now time.Time) {
 		remedy = "No EvictionPolicy decides about them, so they are not slowed down"
 	}
 	source := goal.cause.Taint.Author()
-	e.announce.onCarrier(source, e.tracker.UIDOf(source), corev1.EventTypeWarning, loopReason,
+	e.announce.recorder(source.Kind).Eventf(reference(source, e.tracker.UIDOf(source)), corev1.EventTypeWarning, loopReason,
 		"Because of taint %s %s. %s", goal.cause.Taint.String(), loop, remedy)
 	logr.FromContextOrDiscard(ctx).Info("eviction loop", "pod", goal.pod.String(), "taint", goal.cause.Taint.String(), "loop", loop)
 }

@@ -58,12 +58,7 @@ func (e *Evictor) WakeHeld(policy types.UID) {
 // does not block.
 func (e *Evictor) NamespaceChanged(name string) {
 	e.woken.Add(1)
-	keys := e.state.heldKeys("")
-	if e.options.Mode == ModeWindow {
-		// The labels determine which taints have a window.
-		keys = e.tracker.Exposed()
-	}
-	e.PodsChanged(slices.DeleteFunc(keys, func(key tracker.Key) bool { return key.Namespace != name }))
+	e.PodsChanged(slices.DeleteFunc(e.governed(), func(key tracker.Key) bool { return key.Namespace != name }))
 }
 
 // PoliciesChanged queues the held pods after the EvictionPolicies in force have changed. It does
@@ -71,10 +66,14 @@ func (e *Evictor) NamespaceChanged(name string) {
 func (e *Evictor) PoliciesChanged() {
 	e.woken.Add(1)
 	e.rates.Update(e.local.Now(), ratelimit.LimitsOf(e.options.Policies().All()))
+	e.PodsChanged(e.governed())
+}
+
+// governed returns the held pods. In mode Window, it returns all pods that a taint concerns, because
+// policies and labels of namespaces determine which taints have a window.
+func (e *Evictor) governed() []tracker.Key {
 	if e.options.Mode == ModeWindow {
-		// The policies determine which taints have a window.
-		e.PodsChanged(e.tracker.Exposed())
-		return
+		return e.tracker.Exposed()
 	}
-	e.PodsChanged(e.state.heldKeys(""))
+	return e.state.heldKeys("")
 }

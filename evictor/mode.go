@@ -1,6 +1,7 @@
 package evictor
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -45,10 +46,7 @@ var ModeFindings = []ModeFinding{BuiltInActive, NobodyEnforces, NobodyEvicts}
 
 // String returns the finding for logs.
 func (f ModeFinding) String() string {
-	if f == Fits {
-		return "Fits"
-	}
-	return string(f)
+	return cmp.Or(string(f), "Fits")
 }
 
 // Message explains the finding, and what to do about it.
@@ -105,11 +103,18 @@ var modePatience = map[Mode]time.Duration{ModeWindow: time.Minute, ModeObserve: 
 //
 // It is goroutine-safe. now is by the clock of the API server.
 type modeCheck struct {
+	observed
+
 	mode Mode
 
+	// mu guards what follows, and observed.
 	mu sync.Mutex
 	// last is the finding that Changed last returned.
 	last ModeFinding
+}
+
+// observed is what a modeCheck has observed since this replica became leader.
+type observed struct {
 	// leads is when this replica became leader; zero if it never was.
 	leads time.Time
 	// foreign are the times of the last foreignEvictions, ascending. own counts the evictions by
@@ -127,35 +132,28 @@ type modeCheck struct {
 func (w *modeCheck) Leads(now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.leads, w.foreign, w.own, w.active = now, nil, 0, false
-	w.stays, w.since, w.overdue = false, time.Time{}, false
+	w.observed = observed{leads: now}
 }
 
-// SawDeletion records a due pod that is terminating. ours is true if this replica has marked it or
-// requested the deletion.
+// SawDeletion records a due pod that is terminating, if an eviction controller of Kubernetes has marked
+// it since this replica became leader. ours is true if this replica has marked it or requested the
+// deletion.
 func (w *modeCheck) SawDeletion(now time.Time, pod *tracker.Pod, ours bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.mode != ModeReplace || ours || !w.isForeign(pod.Disruption) {
+	mark := pod.Disruption
+	if w.mode != ModeReplace || ours || w.leads.IsZero() || mark == nil || mark.Status != corev1.ConditionTrue ||
+		!slices.Contains(builtIn, mark.Reason) || !mark.LastTransitionTime.After(w.leads.Add(handover)) {
 		return
 	}
 	w.own = 0
 	w.foreign = append(w.foreign, now)
 	if len(w.foreign) > foreignEvictions {
-		w.foreign = slices.Delete(w.foreign, 0, 1)
+		w.foreign = w.foreign[1:]
 	}
 	if len(w.foreign) == foreignEvictions && now.Sub(w.foreign[0]) <= foreignWindow {
 		w.active = true
 	}
-}
-
-// isForeign reports whether an eviction controller of Kubernetes has set a condition since this
-// replica became leader.
-func (w *modeCheck) isForeign(mark *corev1.PodCondition) bool {
-	if w.leads.IsZero() || mark == nil || mark.Status != corev1.ConditionTrue {
-		return false
-	}
-	return slices.Contains(builtIn, mark.Reason) && mark.LastTransitionTime.After(w.leads.Add(handover))
 }
 
 // builtIn are the reasons that Kubernetes' controllers set, and Tollgate too.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -25,17 +24,17 @@ const (
 	directionPast   = "past"
 )
 
-// oddTime reports whether the time of a taint is probably a mistake, and its direction. The API
-// accepts any time: one in the future postpones evictions (H01), and one in the past shortens
+// oddTime returns the direction in which the time of a taint is probably a mistake, empty for none. The
+// API accepts any time: one in the future postpones evictions (H01), and one in the past shortens
 // tolerations (H02). A taint that existed when the node was first seen may be old.
-func oddTime(taint tracker.Taint) (direction string, odd bool) {
+func oddTime(taint tracker.Taint) string {
 	switch ahead := taint.TimeAdded.Sub(taint.Seen); {
 	case ahead > oddAfter:
-		return directionFuture, true
+		return directionFuture
 	case -ahead > oddAfter && taint.Witnessed:
-		return directionPast, true
+		return directionPast
 	}
-	return "", false
+	return ""
 }
 
 // oddTimes are the reported odd times. Each is reported once.
@@ -44,16 +43,16 @@ type oddTimes struct {
 	reported map[tracker.Source][]tracker.Taint
 }
 
-// checkTimes reports odd times among the NoExecute taints of an object.
-func (e *Evictor) checkTimes(source tracker.Source, uid types.UID, taints []tracker.Taint) {
+// checkTimes reports odd times among the NoExecute taints of an object, which has its UID.
+func (e *Evictor) checkTimes(source tracker.Source, taints []tracker.Taint) {
 	for _, taint := range e.odd.unreported(source.Named(), taints) {
-		direction, _ := oddTime(taint)
+		direction := oddTime(taint)
 		e.metrics.oddTimes.WithLabelValues(direction).Inc()
-		about, aboutUID := source, uid
+		about := source
 		if taint.Patch != (tracker.PatchRef{}) {
-			about, aboutUID = taint.Author(), taint.Patch.UID
+			about = taint.Author()
 		}
-		e.announce.onCarrier(about, aboutUID, corev1.EventTypeWarning, oddTimeReason,
+		e.announce.recorder(about.Kind).Eventf(reference(about, about.UID), corev1.EventTypeWarning, oddTimeReason,
 			"Taint %s appeared at %s with a time in the %s: %s", taint.String(),
 			taint.Seen.UTC().Format(time.RFC3339), direction, taint.TimeAdded.UTC().Format(time.RFC3339))
 	}
@@ -65,7 +64,7 @@ func (o *oddTimes) unreported(object tracker.Source, taints []tracker.Taint) []t
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, taint := range taints {
-		if _, odd := oddTime(taint); !odd {
+		if oddTime(taint) == "" {
 			continue
 		}
 		all = append(all, taint)

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
@@ -74,26 +75,18 @@ func backoff[K comparable](queue *controller.Controller[K], key K, cause error) 
 // queuePods queues all pods that a taint concerns.
 func (e *Evictor) queuePods() {
 	exposed := e.tracker.Exposed()
-	e.firstPass.begin(exposed)
+	e.firstPass.use(sets.New(exposed...))
 	e.PodsChanged(exposed)
 }
 
 // queueObjects processes all tracked nodes and rules, and those with state from an earlier lease,
 // which is removed if they do not exist any more.
 func (e *Evictor) queueObjects() {
-	rules := append(names(e.state.counted(), tracker.SourceRule), e.tracker.Rules()...)
-	nodes := e.tracker.Tainted()
-	for _, object := range e.odd.objects() {
-		if object.Kind == tracker.SourceNode {
-			nodes = append(nodes, object.Name)
-		} else {
-			rules = append(rules, object.Name)
-		}
-	}
-	for _, name := range nodes {
+	odd := e.odd.objects()
+	for _, name := range append(e.tracker.Tainted(), names(odd, tracker.SourceNode)...) {
 		e.NodeChanged(name)
 	}
-	for _, name := range rules {
+	for _, name := range append(names(append(e.state.counted(), odd...), tracker.SourceRule), e.tracker.Rules()...) {
 		e.RuleChanged(name)
 	}
 }
@@ -104,7 +97,9 @@ func (e *Evictor) PodsChanged(keys []tracker.Key) { e.pods.Add(keys...) }
 
 // podsCalled queues pods that the rate limiter calls.
 func (e *Evictor) podsCalled(keys []tracker.Key) {
-	e.state.called(keys)
+	for _, key := range keys {
+		e.state.with(key, func(of *pendingEviction) { of.called = true })
+	}
 	e.PodsChanged(keys)
 }
 
@@ -115,7 +110,7 @@ func (e *Evictor) NodeChanged(name string) {
 		return
 	}
 	uid, taints := e.tracker.Taints(name)
-	e.checkTimes(tracker.Source{Kind: tracker.SourceNode, Name: name}, uid, taints)
+	e.checkTimes(tracker.Source{Kind: tracker.SourceNode, Name: name, UID: uid}, taints)
 	if lackTime(taints) && e.options.Mode != ModeObserve {
 		e.nodes.Add(name)
 	}
@@ -136,5 +131,5 @@ func (e *Evictor) RuleChanged(name string) {
 			taints = []tracker.Taint{taint}
 		}
 	}
-	e.checkTimes(source, source.UID, taints)
+	e.checkTimes(source, taints)
 }

@@ -48,7 +48,7 @@ func (e *Evictor) Start(ctx context.Context) error {
 	logr.FromContextOrDiscard(ctx).Info("evictor started", "workers", e.options.Workers)
 	<-ctx.Done()
 	running.Wait()
-	e.firstPass.end()
+	e.firstPass.use(nil)
 	e.requests.ForgetLate()
 	e.rates.Clear()
 	e.state.empty()
@@ -101,10 +101,11 @@ type firstPass struct {
 	left sets.Set[tracker.Key]
 }
 
-func (r *firstPass) begin(keys []tracker.Key) {
+// use sets the pods that were not processed yet.
+func (r *firstPass) use(left sets.Set[tracker.Key]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.left = sets.New(keys...)
+	r.left = left
 }
 
 // done records that a pod was processed.
@@ -112,12 +113,6 @@ func (r *firstPass) done(key tracker.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.left.Delete(key)
-}
-
-func (r *firstPass) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.left = nil
 }
 
 // Settled reports whether every pod was processed since this replica leads, so that Held is

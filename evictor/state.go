@@ -83,7 +83,7 @@ type state struct {
 	pending map[tracker.Key]*pendingEviction
 	// unanswered are the pending evictions whose requests may have been carried out, without
 	// an answer so far.
-	unanswered map[tracker.Key]struct{}
+	unanswered sets.Set[tracker.Key]
 	// held are the held pods among them.
 	held      heldPods
 	recovered time.Time
@@ -95,7 +95,7 @@ type state struct {
 func newState(changed func(authors []tracker.Source), exists func(author tracker.Source) bool, local func() time.Time) *state {
 	return &state{
 		changed: changed, exists: exists, local: local,
-		pending: map[tracker.Key]*pendingEviction{}, unanswered: map[tracker.Key]struct{}{},
+		pending: map[tracker.Key]*pendingEviction{}, unanswered: sets.Set[tracker.Key]{},
 		held: newHeldPods(), evicted: map[types.UID]count{},
 	}
 }
@@ -132,14 +132,20 @@ func (s *state) empty() {
 		}
 		clear(s.pending)
 		clear(s.unanswered)
-		s.held.clear()
+		s.held = newHeldPods()
 		return distinct(rules)
 	})
 }
 
 // plan records an eviction, or its new deadline, and returns a copy of it.
 func (s *state) plan(key tracker.Key, decision decide.Decision) (planned pendingEviction) {
-	rules := rulesAmong(decision.Because)
+	var because []tracker.Source
+	for i := range decision.Because {
+		if source := decision.Because[i].Taint.Source; source.Kind == tracker.SourceRule {
+			because = append(because, source, decision.Because[i].Taint.Author())
+		}
+	}
+	rules := distinct(because)
 	s.update(func() []tracker.Source {
 		e, ok := s.pending[key]
 		if !ok {
@@ -161,7 +167,7 @@ func (s *state) plan(key tracker.Key, decision decide.Decision) (planned pending
 func (s *state) try(key tracker.Key, how act.Method) {
 	s.with(key, func(e *pendingEviction) {
 		e.method = how
-		s.unanswered[key] = struct{}{}
+		s.unanswered.Insert(key)
 	})
 }
 
@@ -173,13 +179,6 @@ func (s *state) postpone(key tracker.Key, held heldReasons) {
 		again = min(again, hold.Again)
 	}
 	s.with(key, func(e *pendingEviction) { e.held, e.heldUntil = held, s.local().Add(again) })
-}
-
-// called records that the rate limiter called pods.
-func (s *state) called(keys []tracker.Key) {
-	for _, key := range keys {
-		s.with(key, func(e *pendingEviction) { e.called = true })
-	}
 }
 
 // postponed returns the reasons that postpone recorded, if they are still valid and the pod was
@@ -198,27 +197,25 @@ func (s *state) postponed(key tracker.Key) heldReasons {
 
 // fail records a failed attempt, and returns a copy of the eviction.
 func (s *state) fail(key tracker.Key, failure act.Failure, done act.Attempt) pendingEviction {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, ok := s.pending[key]
-	if !ok {
-		return pendingEviction{failure: failure, failures: 1}
-	}
-	e.failure = failure
-	e.failures++
-	if !e.sent && done.Sent && failure.Ambiguous() {
-		e.sent, e.asked = true, e.rules
-	}
-	if !e.sent {
-		delete(s.unanswered, key)
-	}
-	e.blocked = e.blocked || failure.Blocked()
-	e.marked = e.marked || (done.Answer != nil && !done.Changed)
-	if now := s.local(); done.Unmarkable && (!failure.Transient() || e.unmarkable == 0 || now.Sub(e.refused) >= markPause) {
-		e.unmarkable++
-		e.refused = now
-	}
-	return *e
+	failed := pendingEviction{failure: failure, failures: 1}
+	s.with(key, func(e *pendingEviction) {
+		e.failure = failure
+		e.failures++
+		if !e.sent && done.Sent && failure.Ambiguous() {
+			e.sent, e.asked = true, e.rules
+		}
+		if !e.sent {
+			delete(s.unanswered, key)
+		}
+		e.blocked = e.blocked || failure.Blocked()
+		e.marked = e.marked || (done.Answer != nil && !done.Changed)
+		if now := s.local(); done.Unmarkable && (!failure.Transient() || e.unmarkable == 0 || now.Sub(e.refused) >= markPause) {
+			e.unmarkable++
+			e.refused = now
+		}
+		failed = *e
+	})
+	return failed
 }
 
 // close removes an eviction that ended with the outcome, Unfinished if it was cancelled. It

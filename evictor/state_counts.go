@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -54,7 +53,9 @@ func (e *Evictor) Unanswered(rule types.UID) []tracker.Key {
 
 // distinct sorts rules and removes duplicates.
 func distinct(rules []tracker.Source) []tracker.Source {
-	slices.SortFunc(rules, compareSources)
+	slices.SortFunc(rules, func(a, b tracker.Source) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
 	return slices.Compact(rules)
 }
 
@@ -87,36 +88,15 @@ func (s *state) counted() []tracker.Source {
 	return list
 }
 
-// rulesAmong returns the DeviceTaintRules among reasons and the ResourceSlicePatches that they
-// were written for, sorted and each once.
-func rulesAmong(because []decide.Reason) []tracker.Source {
-	var rules []tracker.Source
-	for i := range because {
-		source, author := because[i].Taint.Source, because[i].Taint.Author()
-		if source.Kind != tracker.SourceRule {
-			continue
-		}
-		rules = append(rules, source)
-		if author != source {
-			rules = append(rules, author)
-		}
-	}
-	return distinct(rules)
-}
-
-func compareSources(a, b tracker.Source) int {
-	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
-}
-
 // names returns the names of the sources of a kind.
 func names(of []tracker.Source, kind tracker.SourceKind) []string {
 	var list []string
 	for _, source := range of {
-		if source.Kind == kind && (len(list) == 0 || list[len(list)-1] != source.Name) {
+		if source.Kind == kind {
 			list = append(list, source.Name)
 		}
 	}
-	return list
+	return slices.Compact(list)
 }
 
 // authorsChanged calls the listeners with rules and patches.

@@ -49,42 +49,33 @@ func newHeldPods() heldPods {
 	}
 }
 
-// hold records the holds of a pod, at least one.
+// hold records the holds of a pod whose eviction is pending, at least one.
 func (s *state) hold(key tracker.Key, holds []hold, now time.Time) {
 	s.update(func() []tracker.Source {
-		e, ok := s.pending[key]
-		if !ok {
-			return nil
-		}
+		e := s.pending[key]
 		before, after := s.held.pods[key], &heldPod{holds: holds, since: now}
-		if before != nil {
-			after.since = before.since
-			after.inherit(before)
+		if before == nil {
+			s.held.set(key, after)
+			return e.rules
+		}
+		after.since = before.since
+		// Paused reasons keep the breakers that held them: these hold the pod again when the pause ends,
+		// and would be released meanwhile if they did not count it.
+		for i := range holds {
+			paused := &holds[i]
+			at := slices.IndexFunc(before.holds, func(was hold) bool { return was.carrier == paused.carrier && was.taint == paused.taint })
+			if at >= 0 && paused.Reason == checks.Paused {
+				paused.Breakers = before.holds[at].Breakers
+			}
 		}
 		s.held.set(key, after)
-		if before != nil && slices.EqualFunc(before.holds, holds, sameHold) {
+		// The author is compared too: a rule may get another ResourceSlicePatch as its author, when that is
+		// recreated under its name.
+		if slices.EqualFunc(before.holds, holds, func(a, b hold) bool { return a.key(a.carrier) == b.key(b.carrier) && a.author == b.author }) {
 			return nil
 		}
 		return e.rules
 	})
-}
-
-// inherit has paused reasons keep the breakers that held them: these hold the pod again when the
-// pause ends, and would be released meanwhile if they did not count it.
-func (h *heldPod) inherit(before *heldPod) {
-	for i := range h.holds {
-		paused := &h.holds[i]
-		at := slices.IndexFunc(before.holds, func(was hold) bool { return was.carrier == paused.carrier && was.taint == paused.taint })
-		if at >= 0 && paused.Reason == checks.Paused {
-			paused.Breakers = before.holds[at].Breakers
-		}
-	}
-}
-
-// sameHold reports whether two holds belong to the same groups. The author is compared too: a
-// rule may get another ResourceSlicePatch as its author, when that is recreated under its name.
-func sameHold(a, b hold) bool {
-	return a.key(a.carrier) == b.key(b.carrier) && a.author == b.author
 }
 
 // free removes the holds of a pod: all of them or, with tried false, those that are found
@@ -228,43 +219,30 @@ func (h *heldPod) objects() iter.Seq[types.UID] {
 	}
 }
 
-// clear removes all pods and announced groups.
-func (h *heldPods) clear() {
-	clear(h.pods)
-	clear(h.because)
-	clear(h.announced)
-	h.changed = false
-}
-
-// groupsOf groups pods by their holds. A pod with several reasons counts for each.
+// groupsOf groups pods by their holds. A pod counts once for each reason, and once for each
+// ResourceSlicePatch among the authors. The groups of the rules of a patch are quiet, because there may
+// be a rule for each device.
 func groupsOf(pods []*heldPod) map[holdKey]heldGroup {
 	groups := map[holdKey]heldGroup{}
-	for _, pod := range pods {
-		pod.eachKey(func(of holdKey, one *hold, quiet bool) {
-			group, ok := groups[of]
-			if !ok {
-				group = heldGroup{holdKey: of, policy: one.PolicyName, taint: one.taint, quiet: quiet}
-			}
-			group.pods++
-			groups[of] = group
-		})
+	add := func(of holdKey, one *hold, quiet bool) {
+		group, ok := groups[of]
+		if !ok {
+			group = heldGroup{holdKey: of, policy: one.PolicyName, taint: one.taint, quiet: quiet}
+		}
+		group.pods++
+		groups[of] = group
 	}
-	return groups
-}
-
-// eachKey visits the keys of the pod's groups: one for each reason, and one for each
-// ResourceSlicePatch among the authors. The groups of the rules of a patch are quiet, because
-// there may be a rule for each device.
-func (h *heldPod) eachKey(visit func(of holdKey, one *hold, quiet bool)) {
-	for i := range h.holds {
-		one := &h.holds[i]
-		written := one.author != one.carrier
-		visit(one.key(one.carrier), one, written)
-		whole := one.key(one.author)
-		if written && !slices.ContainsFunc(h.holds[:i], func(before hold) bool { return before.key(before.author) == whole }) {
-			visit(whole, one, false)
+	for _, pod := range pods {
+		for i := range pod.holds {
+			one := &pod.holds[i]
+			written, whole := one.author != one.carrier, one.key(one.author)
+			add(one.key(one.carrier), one, written)
+			if written && !slices.ContainsFunc(pod.holds[:i], func(before hold) bool { return before.key(before.author) == whole }) {
+				add(whole, one, false)
+			}
 		}
 	}
+	return groups
 }
 
 // groupChanges returns the groups that have appeared since the last call, and the announced ones

@@ -169,13 +169,23 @@ func (e *Evictor) due(ctx context.Context, key tracker.Key, held heldReasons) (*
 	}
 	goal := &target{pod: situation.Pod, decision: decision, pending: planned, now: now}
 	goes, released := e.checkReasons(goal, held)
-	if !goes {
-		e.state.hold(key, goal.holds(), now)
-		traceResult(ctx, resultHeld)
-		return nil, goal.nextCheck()
+	if goes {
+		e.state.free(key, released)
+		return goal, 0
 	}
-	e.state.free(key, released)
-	return goal, 0
+	// All due reasons are held. The pod is checked again at the latest when its next reason is due.
+	holds, again := make([]hold, 0, len(goal.due)), checks.Recheck
+	for i := range goal.due {
+		reason := &goal.due[i]
+		holds = append(holds, hold{reason.held, reason.Taint.Source, reason.Taint.Author(), reason.Taint.String()})
+		again = min(again, reason.held.Again)
+	}
+	if later := len(goal.due); later < len(decision.Because) {
+		again = min(again, decision.Because[later].At.Sub(now))
+	}
+	e.state.hold(key, holds, now)
+	traceResult(ctx, resultHeld)
+	return nil, again
 }
 
 // checkReasons asks the standing checks about each reason that is due, and reports whether at
@@ -204,7 +214,12 @@ func (e *Evictor) checkReasons(goal *target, held heldReasons) (goes, released b
 			reason.held = held[reason.Origin()]
 		}
 		if reason.held == nil && tripped && !goes {
-			reason.held = e.stillTripped(reason)
+			now := e.now()
+			answer := e.options.Breaker(now, &reason.Eviction)
+			if answer.Undo != nil {
+				answer.Undo(now, checks.Stayed)
+			}
+			reason.held = answer.Hold
 			released = reason.held == nil && len(reason.Treatment.Breakers) > 0
 		}
 		goes = goes || reason.held == nil
@@ -212,68 +227,34 @@ func (e *Evictor) checkReasons(goal *target, held heldReasons) (goes, released b
 	return goes, released
 }
 
-// stillTripped returns the hold of the breakers on a pod that a breaker held before; nil for none.
-func (e *Evictor) stillTripped(reason *dueReason) *checks.Hold {
-	now := e.now()
-	answer := e.options.Breaker(now, &reason.Eviction)
-	if answer.Undo != nil {
-		answer.Undo(now, checks.Stayed)
-	}
-	return answer.Hold
-}
-
 // now returns the time by both clocks.
 func (e *Evictor) now() checks.Now { return checks.Now{Server: e.clock.Now(), Local: e.local.Now()} }
 
-// holds returns the hold of each held reason.
-func (t *target) holds() []hold {
-	holds := make([]hold, 0, len(t.due))
-	for i := range t.due {
-		if reason := &t.due[i]; reason.held != nil {
-			holds = append(holds, hold{reason.held, reason.Taint.Source, reason.Taint.Author(), reason.Taint.String()})
-		}
-	}
-	return holds
-}
-
-// nextCheck returns after how long a pod is checked again whose due reasons are all held: at the
-// latest when its next reason is due.
-func (t *target) nextCheck() time.Duration {
-	again := checks.Recheck
-	for i := range t.due {
-		again = min(again, t.due[i].held.Again)
-	}
-	if later := len(t.due); later < len(t.decision.Because) {
-		again = min(again, t.decision.Because[later].At.Sub(t.now))
-	}
-	return again
-}
-
-// decide decides about a pod in the mode of the evictor.
+// decide decides about a pod in the mode of the evictor. In mode Window, Kubernetes' own controllers
+// evict because of all reasons for which the pod has no window. A reason whose policy cannot be
+// determined yet is kept; the checks hold it when it is due.
 func (e *Evictor) decide(now time.Time, situation tracker.Situation) decide.Decision {
 	situation.Taints = e.disruption.Recount(situation.Taints)
 	decision := e.options.Rules.Decide(now, situation)
 	if e.options.Mode != ModeWindow || decision.Verdict == decide.Keep {
 		return decision
 	}
-	return decide.NewDecision(now, e.windowed(&situation.Pod, decision.Because))
-}
-
-// windowed returns the reasons for which the pod has a window: in mode Window, Kubernetes' own
-// controllers evict because of all others. It keeps a reason whose policy cannot be determined
-// yet; the checks hold it when it is due.
-func (e *Evictor) windowed(pod *tracker.Pod, because []decide.Reason) []decide.Reason {
-	set, subject := e.options.Policies(), decide.SubjectOf(pod, e.options.NamespaceLabels)
-	return slices.DeleteFunc(because, func(reason decide.Reason) bool {
+	set, subject := e.options.Policies(), decide.SubjectOf(&situation.Pod, e.options.NamespaceLabels)
+	return decide.NewDecision(now, slices.DeleteFunc(decision.Because, func(reason decide.Reason) bool {
 		treatment, err := decide.Treat(set, &reason, &subject)
 		return err == nil && (treatment.Policy == nil || treatment.Policy.WindowSeconds == nil)
-	})
+	}))
 }
 
 // keep cancels the eviction of an existing pod, if there is one.
 func (e *Evictor) keep(ctx context.Context, pod tracker.Pod) {
 	if pod.Terminating {
-		e.observeTerminating(&pod)
+		now := e.clock.Now()
+		e.state.with(pod.Key, func(of *pendingEviction) {
+			if !of.at.After(now.Add(earlierElsewhere)) { // It was due.
+				e.fit.SawDeletion(now, &pod, of.sent || of.marked)
+			}
+		})
 		e.overtaken(ctx, pod.Key, act.Terminating, nil)
 		return
 	}

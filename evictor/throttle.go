@@ -87,25 +87,20 @@ func (t *throttle) leave(asked bool, err error) {
 	t.busy--
 	switch {
 	case act.Classify(err) == act.Throttled:
-		t.slow(err)
+		now := t.local.Now()
+		if now.Sub(t.halved) >= throttlePause {
+			t.halved = now
+			t.limit = max(t.limit/2, 1)
+		}
+		if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+			if until := now.Add(min(time.Duration(seconds)*time.Second, longestThrottle)); until.After(t.until) {
+				t.until = until
+			}
+		}
 	case err == nil && asked:
 		t.limit = min(t.limit+1/t.limit, t.most)
 	}
 	for range int(t.limit) - t.busy {
 		t.room.Signal()
-	}
-}
-
-// slow halves the limit. The caller holds the lock.
-func (t *throttle) slow(err error) {
-	now := t.local.Now()
-	if now.Sub(t.halved) >= throttlePause {
-		t.halved = now
-		t.limit = max(t.limit/2, 1)
-	}
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		if until := now.Add(min(time.Duration(seconds)*time.Second, longestThrottle)); until.After(t.until) {
-			t.until = until
-		}
 	}
 }

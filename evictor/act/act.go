@@ -5,13 +5,16 @@ package act
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http/httptrace"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
@@ -123,7 +126,30 @@ func (r *Requests) Evict(ctx context.Context, what Order) (Attempt, error) {
 		}
 		return done, err
 	}
-	return r.markAndDelete(ctx, &what)
+	// The pod is marked first.
+	if err := what.Holds(); err != nil {
+		return Attempt{}, err
+	}
+	answer, err := r.mark(ctx, what.Pod, what.Cause)
+	done, err := what.found(answer, err, "mark pod")
+	if err != nil || done.Outcome != Unfinished {
+		done.Unmarkable = answered(err)
+		return done, err
+	}
+	return r.delete(ctx, &what, done, answer.ResourceVersion)
+}
+
+// found returns the attempt after a request that returned the pod: it may be gone or terminating.
+func (o *Order) found(answer *corev1.Pod, err error, verb string) (Attempt, error) {
+	switch failure := Classify(err); {
+	case failure == NotFound, failure == NoFailure && answer.UID != o.Pod.UID:
+		return Attempt{Outcome: Gone}, nil
+	case failure != NoFailure:
+		return Attempt{}, fmt.Errorf("%s: %w", verb, err)
+	case answer.DeletionTimestamp != nil:
+		return Attempt{Outcome: Terminating, Answer: answer}, nil
+	}
+	return Attempt{Answer: answer}, nil
 }
 
 // refused reports whether the Eviction API refused an eviction for a reason that does not apply to
@@ -131,22 +157,6 @@ func (r *Requests) Evict(ctx context.Context, what Order) (Attempt, error) {
 func refused(err error) bool {
 	failure := Classify(err)
 	return (failure.Blocked() || failure == Denied || failure == Invalid) && !apierrors.IsUnauthorized(err)
-}
-
-func (r *Requests) markAndDelete(ctx context.Context, what *Order) (Attempt, error) {
-	if err := what.Holds(); err != nil {
-		return Attempt{}, err
-	}
-	answer, err := r.mark(ctx, what.Pod, what.Cause)
-	switch failure := Classify(err); {
-	case failure == NotFound:
-		return Attempt{Outcome: Gone}, nil
-	case failure != NoFailure:
-		return Attempt{Unmarkable: answered(err)}, fmt.Errorf("mark pod: %w", err)
-	case answer.DeletionTimestamp != nil:
-		return Attempt{Outcome: Terminating, Answer: answer}, nil
-	}
-	return r.delete(ctx, what, Attempt{Answer: answer}, answer.ResourceVersion)
 }
 
 // delete deletes the pod in a version. done is the attempt so far.
@@ -166,10 +176,10 @@ func (o *Order) send(ctx context.Context, done Attempt, verb string, request fun
 	var written atomic.Bool
 	err := request(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { written.Store(true) }}))
 	done.Sent = written.Load() || !heldBack(err)
-	switch failure := Classify(err); {
+	switch failure, about := Classify(err), statusOf(err).Details; {
 	case failure == NoFailure:
 		done.Outcome = Evicted
-	case failure == NotFound && isOther(err):
+	case failure == NotFound && about != nil && about.Group != "": // A budget was deleted during the request.
 		return done, fmt.Errorf("%s: %w", verb, NewConflict(o.Pod.Name, err))
 	case failure == NotFound:
 		done.Outcome = Gone
@@ -182,4 +192,38 @@ func (o *Order) send(ctx context.Context, done Attempt, verb string, request fun
 // preconditions returns the UID of the pod and the version as preconditions.
 func preconditions(pod *tracker.Pod, version string) *metav1.Preconditions {
 	return &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &version}
+}
+
+// errChanged is the error for a pod that has another version than the one that was decided about.
+var errChanged = errors.New("pod changed since it was decided about")
+
+// evict calls the Eviction API (policy/v1), which honours PodDisruptionBudgets and sets the
+// DisruptionTarget condition itself. The API server records a disruption in the budget before it
+// checks the preconditions, and if they fail, the disruption expires only after two minutes
+// (pkg/registry/core/pod/storage/eviction.go). So a pod with a budget is read first: an outdated
+// version must not use up the budget of other pods.
+func (r *Requests) evict(ctx context.Context, what *Order) (Attempt, error) {
+	pod := &what.Pod
+	if what.Guarded {
+		answer, err := r.pods.Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		done, err := what.found(answer, err, "read pod")
+		switch {
+		case err != nil, done.Outcome != Unfinished:
+			return done, err
+		case answer.ResourceVersion != pod.ResourceVersion:
+			done.Changed = true
+			return done, fmt.Errorf("read pod: %w", NewConflict(pod.Name, errChanged))
+		}
+	}
+	return what.send(ctx, Attempt{}, "evict pod", func(ctx context.Context) error {
+		return r.pods.Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
+			ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+			DeleteOptions: &metav1.DeleteOptions{Preconditions: preconditions(pod, pod.ResourceVersion)},
+		})
+	})
+}
+
+// NewConflict returns a conflict error for a pod that has changed since it was decided about.
+func NewConflict(name string, cause error) error {
+	return apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, name, cause)
 }

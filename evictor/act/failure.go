@@ -81,10 +81,11 @@ func Explain(err error) string {
 
 // Classify returns the class of the error of a request.
 func Classify(err error) Failure {
+	status := statusOf(err)
 	switch {
 	case err == nil:
 		return NoFailure
-	case isWebhook(err), isBrokenWebhook(err):
+	case isWebhook(err, status.Message):
 		return Denied
 	case apierrors.IsNotFound(err):
 		if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
@@ -96,9 +97,9 @@ func Classify(err error) Failure {
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
 		// The code is 429, and 403 if the numbers in the status of the budget are invalid.
 		return BudgetExceeded
-	case isTwoBudgets(err):
+	case status.Code == http.StatusInternalServerError && strings.Contains(status.Message, twoBudgets):
 		return TwoBudgets
-	case apierrors.IsConflict(err), isBudgetContended(err):
+	case apierrors.IsConflict(err), apierrors.IsTimeout(err) && strings.Contains(status.Message, budgetContended):
 		return Conflict
 	case apierrors.IsTooManyRequests(err):
 		return Throttled
@@ -112,21 +113,26 @@ func Classify(err error) Failure {
 		utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err):
 		return Unavailable
 	}
-	return byCode(err)
+	return byCode(status.Code)
 }
 
 // twoBudgets is part of the message of the Eviction API about a pod with several budgets. The answer
 // has no reason and no cause (pkg/registry/core/pod/storage/eviction.go).
 const twoBudgets = "more than one PodDisruptionBudget"
 
-// byWebhook is the prefix of the message of the API server when a webhook refuses a request. The
-// webhook chooses the code and the reason (apiserver/pkg/admission/plugin/webhook/errors), so they
-// say nothing about the state of the API server or the object.
-const byWebhook = `admission webhook "`
+// budgetContended is part of the message of the Eviction API if it could not write the
+// PodDisruptionBudget because other clients kept writing it. The code is that of a timeout, but the pod
+// was not deleted (pkg/registry/core/pod/storage/eviction.go).
+const budgetContended = "couldn't update PodDisruptionBudget"
 
-func isWebhook(err error) bool {
-	message := statusOf(err).Message
-	return strings.HasPrefix(message, byWebhook) && strings.Contains(message, "denied the request")
+// isWebhook reports whether a webhook refused the request, or one with failurePolicy Fail could not be
+// called. A webhook that refuses chooses the code and the reason
+// (apiserver/pkg/admission/plugin/webhook/errors), so they say nothing about the state of the API server
+// or the object. Webhooks are called before the object is stored, so the answer about one that could not be
+// called is a refusal, although its code is 500 (apiserver/pkg/admission/plugin/webhook).
+func isWebhook(err error, message string) bool {
+	return strings.HasPrefix(message, `admission webhook "`) && strings.Contains(message, "denied the request") ||
+		apierrors.IsInternalError(err) && strings.Contains(message, "failed calling webhook")
 }
 
 // statusOf returns the Status of the API server; zero if it did not answer.
@@ -136,20 +142,6 @@ func statusOf(err error) metav1.Status {
 		return metav1.Status{}
 	}
 	return status.Status()
-}
-
-// isBrokenWebhook reports whether a webhook with failurePolicy Fail could not be called. Webhooks are
-// called before the object is stored, so the answer is a refusal, although its code is 500
-// (apiserver/pkg/admission/plugin/webhook).
-func isBrokenWebhook(err error) bool {
-	return apierrors.IsInternalError(err) && strings.Contains(statusOf(err).Message, "failed calling webhook")
-}
-
-// isBudgetContended reports whether the Eviction API could not write the PodDisruptionBudget because
-// other clients kept writing it. The code is that of a timeout, but the pod was not deleted
-// (pkg/registry/core/pod/storage/eviction.go).
-func isBudgetContended(err error) bool {
-	return apierrors.IsTimeout(err) && strings.Contains(statusOf(err).Message, "couldn't update PodDisruptionBudget")
 }
 
 // answered reports whether err is an answer of the API server.
@@ -168,11 +160,6 @@ func heldBack(err error) bool {
 	return err != nil && !answered(err) && strings.Contains(err.Error(), limiterError)
 }
 
-func isTwoBudgets(err error) bool {
-	status := statusOf(err)
-	return status.Code == http.StatusInternalServerError && strings.Contains(status.Message, twoBudgets)
-}
-
 func isNetTimeout(err error) bool {
 	var network net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
@@ -181,8 +168,8 @@ func isNetTimeout(err error) bool {
 
 // byCode classifies an error by its status code, for example that of a webhook. An error without an
 // answer is Unavailable.
-func byCode(err error) Failure {
-	switch code := statusOf(err).Code; {
+func byCode(code int32) Failure {
+	switch {
 	case code == 400 || code == 422:
 		return Invalid
 	case code >= 400 && code < 500:

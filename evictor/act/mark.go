@@ -3,7 +3,6 @@ package act
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,10 +31,7 @@ func markText(cause tracker.SourceKind) mark {
 
 // mark sets the DisruptionTarget condition.
 func (r *Requests) mark(ctx context.Context, pod tracker.Pod, cause tracker.SourceKind) (*corev1.Pod, error) {
-	body, err := json.Marshal(markPatch(pod, cause, metav1.NewTime(r.clock.Now())))
-	if err != nil {
-		return nil, fmt.Errorf("encode patch: %w", err)
-	}
+	body, _ := json.Marshal(markPatch(pod, cause, metav1.NewTime(r.clock.Now()))) // Strings and numbers can be encoded.
 	return r.pods.Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 }
 

@@ -32,37 +32,24 @@ func (p promptAnswers) RoundTrip(request *http.Request) (*http.Response, error) 
 		return response, err
 	}
 	after, given := response.Header["Retry-After"]
-	if !given || !isPlain(response) {
+	// Priority and fairness and proxies answer with text. A Status says itself for how long to wait.
+	if !given || !strings.HasPrefix(response.Header.Get("Content-Type"), "text/") {
 		response.Header.Del("Retry-After")
 		return response, nil
 	}
-	return withStatus(response, after[0])
-}
-
-// isPlain reports whether an answer is text, as priority and fairness and proxies give
-// it, and not a Status, which says itself for how long to wait.
-func isPlain(response *http.Response) bool {
-	return strings.HasPrefix(response.Header.Get("Content-Type"), "text/")
-}
-
-// withStatus returns the answer with a Status as its body, which says what its header
-// said.
-func withStatus(response *http.Response, after string) (*http.Response, error) {
+	// A Status as the body says what the header said.
 	message, err := io.ReadAll(io.LimitReader(response.Body, longestMessage))
 	_ = response.Body.Close()
 	if err != nil {
 		return nil, err
 	}
-	seconds, err := strconv.ParseInt(after, 10, 32)
+	seconds, err := strconv.ParseInt(after[0], 10, 32)
 	if err != nil {
 		seconds = 1
 	}
 	status := apierrors.NewGenericServerResponse(response.StatusCode, "", schema.GroupResource{}, "", "", int(seconds), false).Status()
 	status.TypeMeta, status.Message = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, strings.TrimSpace(string(message))
-	body, err := json.Marshal(status)
-	if err != nil {
-		return nil, err
-	}
+	body, _ := json.Marshal(status) // Strings and numbers can be encoded.
 	response.Header.Del("Retry-After")
 	response.Header.Set("Content-Type", "application/json")
 	response.Header.Del("Content-Length")

@@ -44,6 +44,7 @@ type permit struct {
 // mutex.
 func (k *Keeper) ask(p *permit, policies []*eviction.Policy, approvals []*v1alpha1.EvictionApproval) checks.Answer {
 	var wait time.Duration
+	var ledgers []*ledger
 	late := map[*ledger]*counted{}
 	for _, policy := range policies {
 		l := k.ledger(policy.UID, policy.Name, false)
@@ -59,25 +60,34 @@ func (k *Keeper) ask(p *permit, policies []*eviction.Policy, approvals []*v1alph
 			wait = max(wait, k.await(l, p.at))
 		}
 	}
-	if wait > 0 {
-		return p.waits(wait)
-	}
-	ledgers, holder := k.ledgersFor(p.breakers, approvals)
-	if holder != nil {
-		return checks.Answer{Hold: p.hold(holder.policy)}
-	}
-	for l, c := range late {
-		l.moving[c] = struct{}{}
-		wait = max(wait, k.await(l, p.at))
-	}
-	for _, l := range ledgers {
-		if usable, _ := l.reservations.room(p.at); usable == 0 {
-			l.demand++
+	if wait == 0 {
+		var holder *ledger
+		if ledgers, holder = k.ledgersFor(p.breakers, approvals); holder != nil {
+			hold := checks.NewHold(checks.BreakerTripped, holder.policy)
+			// The hold names all breakers that have not counted the pod: otherwise the others would be
+			// released, and trip again.
+			for _, l := range p.breakers {
+				hold.Breakers = append(hold.Breakers, l.uid)
+			}
+			return checks.Answer{Hold: hold}
+		}
+		for l, c := range late {
+			l.moving[c] = struct{}{}
 			wait = max(wait, k.await(l, p.at))
+		}
+		for _, l := range ledgers {
+			if usable, _ := l.reservations.room(p.at); usable == 0 {
+				l.demand++
+				wait = max(wait, k.await(l, p.at))
+			}
 		}
 	}
 	if wait > 0 {
-		return p.waits(wait)
+		// The pod is not held then, so that the breakers do not know for a while how many pods they hold.
+		for _, l := range p.breakers {
+			l.incompleteAt = p.at
+		}
+		return checks.Answer{Wait: wait}
 	}
 	for _, l := range ledgers {
 		p.reservations[l] = l.reservations.take(p.at)
@@ -91,25 +101,6 @@ func (k *Keeper) await(l *ledger, now time.Time) time.Duration {
 	pause := max(l.pause.Sub(now), 0)
 	k.queue.AddAfter(pause, l.uid)
 	return pause + min(writeTakes+time.Duration(l.waiting)*spread, longestWait)
-}
-
-// waits returns that the pod has to wait. It is not held then, so that the breakers do not know for a while how many
-// pods they hold.
-func (p *permit) waits(wait time.Duration) checks.Answer {
-	for _, l := range p.breakers {
-		l.incompleteAt = p.at
-	}
-	return checks.Answer{Wait: wait}
-}
-
-// hold returns the hold by the breaker of a policy. It names the other breakers that have not counted the pod as well:
-// otherwise they would be released, and trip again.
-func (p *permit) hold(by *eviction.Policy) *checks.Hold {
-	hold := checks.NewHold(checks.BreakerTripped, by)
-	for _, l := range p.breakers {
-		hold.Breakers = append(hold.Breakers, l.uid)
-	}
-	return hold
 }
 
 // settle ends an attempt. Evicted is false only if it is certain that the attempt evicted no pod: an attempt without an
@@ -165,7 +156,9 @@ func (k *Keeper) approvalFor(approvals []*v1alpha1.EvictionApproval, policy stri
 		if a.Spec.EvictionPolicy != policy {
 			continue
 		}
-		if l := k.ledger(a.UID, a.Name, true); !l.exhausted() {
+		l := k.ledger(a.UID, a.Name, true)
+		if _, unused := l.reservations.room(time.Time{}); l.terms == nil || len(l.lostWrites)+unused > 0 ||
+			l.state.pods() < int(*l.terms.limit.MaxPods) {
 			return l
 		}
 	}

@@ -23,8 +23,8 @@ import (
 // version that was read is a precondition of the write, so that one of two leaders has to read the
 // grants of the other. It returns how long to pause.
 func (k *Keeper) check(ctx context.Context, l *ledger) (time.Duration, error) {
-	in := k.situation(l)
-	if pause, ok := k.idle(l, in); ok {
+	in, pause, idle := k.situation(l)
+	if idle {
 		return pause, nil
 	}
 	object, kind := l.object()
@@ -32,7 +32,10 @@ func (k *Keeper) check(ctx context.Context, l *ledger) (time.Duration, error) {
 	switch {
 	case apierrors.IsNotFound(err), err == nil && (object.GetUID() != l.uid || l.approval && object.GetDeletionTimestamp() != nil):
 		if in.inForce == nil { // Otherwise pods wait until the policy is not in force any more.
-			k.drop(l)
+			k.mu.Lock()
+			delete(k.ledgers, l.uid)
+			k.approvals = slices.DeleteFunc(slices.Clone(k.approvals), func(a *v1alpha1.EvictionApproval) bool { return a.UID == l.uid })
+			k.mu.Unlock()
 		}
 		return activePause, nil
 	case err != nil:
@@ -62,13 +65,15 @@ func (k *Keeper) check(ctx context.Context, l *ledger) (time.Duration, error) {
 	return writePause, nil
 }
 
-// situation returns what a plan depends on.
-func (k *Keeper) situation(l *ledger) *situation {
+// situation returns what a plan depends on. It reports whether there is nothing to read or write for a
+// ledger, and how long to pause then: pods that asked in vain do not have the ledger checked each time. It
+// drops the ledger of an approval that is not listed any more.
+func (k *Keeper) situation(l *ledger) (in *situation, pause time.Duration, idle bool) {
 	settled, held := k.evictor.Settled(), -1
 	if slices.Contains(k.tripped(), l.uid) {
 		held = k.evictor.HeldByPolicy()[l.uid]
 	}
-	in := &situation{
+	in = &situation{
 		now: k.options.Local.Now(), server: k.options.Clock.Now(), inForce: k.options.Policies().ByUID(l.uid),
 		live: k.options.Live(), held: held, attempt: k.options.Timeout, id: string(uuid.NewUUID()),
 	}
@@ -80,30 +85,13 @@ func (k *Keeper) situation(l *ledger) *situation {
 	if in.now.Sub(l.incompleteAt) < fitsAfter {
 		in.held = -1
 	}
-	return in
-}
-
-// drop removes the ledger of an object that was deleted.
-func (k *Keeper) drop(l *ledger) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.ledgers, l.uid)
-	k.approvals = slices.DeleteFunc(slices.Clone(k.approvals), func(a *v1alpha1.EvictionApproval) bool { return a.UID == l.uid })
-}
-
-// idle reports whether there is nothing to read or write for a ledger, and how long to pause then: pods
-// that asked in vain do not have the ledger checked each time. It drops the ledger of an approval that
-// is not listed any more.
-func (k *Keeper) idle(l *ledger, in *situation) (pause time.Duration, ok bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	if l.stale(in) || l.next(in) != nil {
-		return 0, false
+		return in, 0, false
 	}
 	if l.approval && len(l.reservations) == 0 && !isListed(k.approvals, l.uid) {
 		delete(k.ledgers, l.uid)
 	}
-	return l.forgetDemand(), true
+	return in, l.forgetDemand(), true
 }
 
 // observe takes over the state and the terms of an object that was read. The state is that of the last

@@ -137,9 +137,16 @@ func (k *Keeper) reconcile(ctx context.Context, uid types.UID) (time.Duration, e
 		k.refreshApprovals(ctx)
 		return activePause, nil
 	}
-	l, pause, held := k.due(uid)
+	var pause time.Duration
+	var held bool
+	k.mu.Lock()
+	l := k.ledgers[uid]
+	if l != nil {
+		pause, held = l.pause.Sub(k.options.Local.Now()), l.tripped()
+	}
+	k.mu.Unlock()
 	switch {
-	case l == nil:
+	case l == nil: // It was dropped.
 		return 0, nil
 	case pause > 0:
 		return 0, controller.DelayError(pause)
@@ -150,7 +157,11 @@ func (k *Keeper) reconcile(ctx context.Context, uid types.UID) (time.Duration, e
 	})
 	if err != nil {
 		pause = min(k.queue.Backoff(uid, err), longestPause)
-		logFailure(ctx, l, err)
+		log := logr.FromContextOrDiscard(ctx)
+		if l.failed || apierrors.IsConflict(err) || ctx.Err() != nil {
+			log = log.V(1) // The first failure was logged, or this is no fault.
+		}
+		log.Info("cannot write what a breaker counts yet", "reason", err.Error())
 	}
 	l.failed = err != nil
 	again := k.schedule(l, pause)
@@ -168,18 +179,6 @@ func (k *Keeper) reconcile(ctx context.Context, uid types.UID) (time.Duration, e
 	return again, nil
 }
 
-// due returns a ledger, for how long it pauses, and whether its breaker is tripped. The ledger is
-// nil if it was dropped.
-func (k *Keeper) due(uid types.UID) (l *ledger, pause time.Duration, tripped bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	l, ok := k.ledgers[uid]
-	if !ok {
-		return nil, 0, false
-	}
-	return l, l.pause.Sub(k.options.Local.Now()), l.tripped()
-}
-
 // schedule begins the pause of a ledger, in which pods that ask do not have it checked. It returns the
 // time to the next check if none asks.
 func (k *Keeper) schedule(l *ledger, pause time.Duration) time.Duration {
@@ -190,14 +189,4 @@ func (k *Keeper) schedule(l *ledger, pause time.Duration) time.Duration {
 		return pause + activePause
 	}
 	return pause + idlePause
-}
-
-// logFailure logs a failure. A conflict, a failure at the end of the term and one that follows another
-// are logged at a higher verbosity.
-func logFailure(ctx context.Context, l *ledger, err error) {
-	log := logr.FromContextOrDiscard(ctx)
-	if l.failed || apierrors.IsConflict(err) || ctx.Err() != nil {
-		log = log.V(1)
-	}
-	log.Info("cannot write what a breaker counts yet", "reason", err.Error())
 }

@@ -171,12 +171,6 @@ func (l *ledger) forgetDemand() (pause time.Duration) {
 	return pause
 }
 
-// exhausted reports whether an approval has no more pods to release.
-func (l *ledger) exhausted() bool {
-	_, unused := l.reservations.room(time.Time{})
-	return l.terms != nil && len(l.lostWrites)+unused == 0 && l.state.pods() >= int(*l.terms.limit.MaxPods)
-}
-
 // stale reports whether the object has to be read before a plan: its spec changed, the result of a write
 // is not known, the policy may be deleted, or the write of an earlier leader may have arrived after the
 // last read. Without another read, the status could say that a breaker is not tripped which holds pods.
@@ -186,25 +180,16 @@ func (l *ledger) stale(in *situation) bool {
 		!l.approval && (in.inForce == nil || !l.upToDate(in.inForce))
 }
 
-// prune drops reservations that are used up or before the window, and pods that were counted before it.
-// A permit that is not settled when its reservation ends counts as used.
-func (l *ledger) prune(now time.Time) {
-	limit := l.terms.limit
-	if limit == nil {
-		l.reservations = nil
-		clear(l.counted)
-		return
-	}
-	l.reservations = slices.DeleteFunc(l.reservations, func(r *reservation) bool {
-		return r.room == 0 && (r.open == 0 || !now.Before(r.end)) || over(r.end, now, limit.Window)
-	})
-	maps.DeleteFunc(l.counted, func(_ types.UID, c *counted) bool { return !c.within(now, limit.Window) })
-}
-
 // next returns the next write; nil for none. Room that it gives back is not handed out any more, not
 // even to a pod that asked before and has waited for the mutex since.
 func (l *ledger) next(in *situation) *plan {
-	l.prune(in.now)
+	limit := l.terms.limit
+	// Reservations that are used up or before the window are dropped, and so are pods that were counted
+	// before it. A permit that is not settled when its reservation ends counts as used.
+	l.reservations = slices.DeleteFunc(l.reservations, func(r *reservation) bool {
+		return limit == nil || r.room == 0 && (r.open == 0 || !in.now.Before(r.end)) || over(r.end, in.now, limit.Window)
+	})
+	maps.DeleteFunc(l.counted, func(_ types.UID, c *counted) bool { return limit == nil || !c.within(in.now, limit.Window) })
 	p, changed := l.plan(in)
 	l.exceeded = p.exceeded
 	if !changed {

@@ -82,16 +82,22 @@ func (a *account) plan(in *situation) (p *plan, changed bool) {
 	return p, changed
 }
 
-// change gives room back and moves counted pods, and then adds a grant, trips the breaker or releases it.
-// Counted pods are not moved while more pods are counted than the limit allows: one that has not left yet
-// would leave above a limit that was lowered.
+// change gives room back, moves counted pods that make another attempt to a grant that ends later, and then
+// adds a grant, trips the breaker or releases it. Counted pods are not moved while more pods are counted than
+// the limit allows: one that has not left yet would leave above a limit that was lowered.
 func (p *plan) change(a *account, in *situation) {
 	limit, usable := p.giveBack(a, in)
 	wanted := a.demand - usable
 	if p.exceeded = p.state.pods() > limit; p.exceeded {
 		wanted += len(a.moving)
-	} else {
-		p.move(a, in)
+	} else if len(a.moving) > 0 {
+		// The pods are evicted once: if an earlier attempt has worked, the later grant counts them for longer
+		// than necessary.
+		p.moved, p.mover, p.at = maps.Clone(a.moving), in.reservation(usableFor), in.now
+		for c := range p.moved {
+			p.state.giveBack(c.by.until, 1)
+		}
+		p.state.add(grant{until: p.mover.until, end: p.mover.end, pods: len(p.moved)})
 	}
 	room := limit - p.state.pods()
 	switch {
@@ -107,19 +113,6 @@ func (p *plan) change(a *account, in *situation) {
 	if p.released != "" {
 		p.state.tripped, p.state.limit, p.state.generation = time.Time{}, 0, 0
 	}
-}
-
-// move counts pods that make another attempt by a grant that ends later. The pods are evicted once: if
-// an earlier attempt has worked, the later grant counts the pod for longer than necessary.
-func (p *plan) move(a *account, in *situation) {
-	if len(a.moving) == 0 {
-		return
-	}
-	p.moved, p.mover, p.at = maps.Clone(a.moving), in.reservation(usableFor), in.now
-	for c := range p.moved {
-		p.state.giveBack(c.by.until, 1)
-	}
-	p.state.add(grant{until: p.mover.until, end: p.mover.end, pods: len(p.moved)})
 }
 
 // reservation returns a reservation of a new grant, for which permits are handed out for some time.

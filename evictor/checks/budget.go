@@ -1,10 +1,12 @@
 package checks
 
 import (
+	"maps"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -48,7 +50,7 @@ type askedBudget struct {
 	asking int
 	// queue has the waiting pods in the order of arrival; waits has the same pods.
 	queue []tracker.Key
-	waits map[tracker.Key]struct{}
+	waits sets.Set[tracker.Key]
 	// woken has the pods with a reserved place, and the time of the reservation.
 	woken map[tracker.Key]time.Time
 }
@@ -100,13 +102,13 @@ func (b *Budgets) enter(now time.Time, budget types.UID, key tracker.Key) bool {
 	defer b.mu.Unlock()
 	at := b.asked[budget]
 	if at == nil {
-		at = &askedBudget{waits: map[tracker.Key]struct{}{}, woken: map[tracker.Key]time.Time{}}
+		at = &askedBudget{waits: sets.Set[tracker.Key]{}, woken: map[tracker.Key]time.Time{}}
 		b.asked[budget] = at
 	}
 	_, woken := at.woken[key]
 	if !woken && at.places(now) <= 0 {
-		if _, waits := at.waits[key]; !waits {
-			at.queue, at.waits[key] = append(at.queue, key), struct{}{}
+		if !at.waits.Has(key) {
+			at.queue, at.waits = append(at.queue, key), at.waits.Insert(key)
 		}
 		return false
 	}
@@ -132,18 +134,9 @@ func (b *Budgets) leave(now time.Time, budget types.UID) []tracker.Key {
 			places--
 		}
 	}
-	b.sweep(now)
+	// Budgets that no attempt asks are removed. Pods that wait for them ask again after Recheck.
+	maps.DeleteFunc(b.asked, func(_ types.UID, at *askedBudget) bool { return at.places(now) == askedAtOnce })
 	return woken
-}
-
-// sweep removes the budgets that no attempt asks. Pods that wait for them ask again after Recheck. The
-// caller holds the lock.
-func (b *Budgets) sweep(now time.Time) {
-	for budget, at := range b.asked {
-		if at.places(now) == askedAtOnce {
-			delete(b.asked, budget)
-		}
-	}
 }
 
 // places returns the number of free places without a reservation.

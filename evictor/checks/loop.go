@@ -89,8 +89,8 @@ func (w *Loops) Hold(now time.Time, pod *tracker.Pod, taint *tracker.Taint) (unt
 	return until, now.Before(until)
 }
 
-// Evicted records the eviction of a pod because of a taint. If it completes a loop, Evicted returns
-// true and a description of the loop for events, without a full stop.
+// Evicted records the eviction of a pod because of a taint, and the round that it begins. If that is the
+// first round of a loop, Evicted returns true and a description of the loop for events, without a full stop.
 func (w *Loops) Evicted(now time.Time, pod *tracker.Pod, taint *tracker.Taint) (loop string, found bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +104,16 @@ func (w *Loops) Evicted(now time.Time, pod *tracker.Pod, taint *tracker.Taint) (
 		return "", false
 	}
 	loop = history.String()
-	return loop, history.begin(now)
+	if history.looping(now) {
+		found = history.waits == 0
+		history.waits++
+	}
+	history.rounds++
+	history.began = append(history.began, now)
+	if len(history.began) > freeRounds {
+		history.began = history.began[1:]
+	}
+	return loop, found
 }
 
 // loopKeyOf returns the loop that a pod may be part of; false for a pod that is older than
@@ -132,7 +141,14 @@ func (w *Loops) history(now time.Time, pod *tracker.Pod, taint *tracker.Taint, b
 	history, _ := known.(*loopHistory)
 	switch {
 	case history != nil && now.Sub(history.last) <= quiet:
-		history.notAfter(now)
+		// If the clock was set back, the history moves back: pods do not wait until the clock reaches the
+		// earlier time.
+		if ahead := history.last.Sub(now); ahead > 0 {
+			history.last, history.since = now, history.since.Add(-ahead)
+			for i := range history.began {
+				history.began[i] = history.began[i].Add(-ahead)
+			}
+		}
 		return history
 	case !begins:
 		return nil
@@ -145,24 +161,8 @@ func (w *Loops) history(now time.Time, pod *tracker.Pod, taint *tracker.Taint, b
 // next reports whether a pod begins the next round: it was bound after the last round began. Bound
 // times are truncated to seconds, so the time of the round is truncated too.
 func (h *loopHistory) next(pod *tracker.Pod) bool {
-	if len(h.began) == 0 {
-		return true
-	}
-	return pod.Bound.After(h.began[len(h.began)-1].Truncate(time.Second))
-}
-
-// begin records a round, and reports whether it is the first of a loop.
-func (h *loopHistory) begin(now time.Time) bool {
-	found := h.waits == 0 && h.looping(now)
-	if found || h.waits > 0 {
-		h.waits++
-	}
-	h.rounds++
-	h.began = append(h.began, now)
-	if len(h.began) > freeRounds {
-		h.began = h.began[1:]
-	}
-	return found
+	last := len(h.began) - 1
+	return last < 0 || pod.Bound.After(h.began[last].Truncate(time.Second))
 }
 
 // looping reports whether a round that begins now has to wait.
@@ -170,29 +170,13 @@ func (h *loopHistory) looping(now time.Time) bool {
 	return h.waits > 0 || (len(h.began) == freeRounds && now.Sub(h.began[0]) <= freeWithin)
 }
 
-// notAfter moves the history back after the clock was set back. Otherwise pods would wait until the
-// clock reaches the earlier time.
-func (h *loopHistory) notAfter(now time.Time) {
-	ahead := h.last.Sub(now)
-	if ahead <= 0 {
-		return
-	}
-	h.last, h.since = now, h.since.Add(-ahead)
-	for i := range h.began {
-		h.began[i] = h.began[i].Add(-ahead)
-	}
-}
-
 // until returns when the next round may begin.
 func (h *loopHistory) until(now time.Time) time.Time {
 	if !h.looping(now) {
 		return now
 	}
-	wait := longestWait
-	if h.waits < 10 {
-		wait = min(longestWait, shortestWait<<h.waits)
-	}
-	return h.began[len(h.began)-1].Add(wait)
+	// Five doublings exceed longestWait.
+	return h.began[len(h.began)-1].Add(min(longestWait, shortestWait<<min(h.waits, 5)))
 }
 
 // String describes the loop for events.

@@ -22,11 +22,7 @@ type Cluster struct {
 // Standing returns the checks that only read state, in order: holds that only a policy can end come
 // first.
 func Standing(c Cluster) List {
-	list := List{byPolicy, c.nodesDown}
-	if c.Window {
-		list = append(list, c.twin)
-	}
-	return append(list, c.loops)
+	return List{byPolicy, c.nodesDown, c.twin, c.loops}
 }
 
 // ByPolicy returns why an EvictionPolicy forbids an eviction, and the name of the policy; both are
@@ -62,20 +58,19 @@ func byPolicy(_ Now, of *Eviction) Answer {
 
 // nodesDown holds pods because of nodes that are down while all nodes are down.
 func (c Cluster) nodesDown(now Now, of *Eviction) Answer {
-	if !IsSystemTaint(&of.Taint) {
-		return Answer{}
-	}
-	c.Observe(now.Server)
-	if c.NodesDown.Holds(&of.Taint) {
-		return Answer{Hold: NewHold(NodesDown, nil)}
+	if IsSystemTaint(&of.Taint) {
+		c.Observe(now.Server)
+		if c.NodesDown.Holds(&of.Taint) {
+			return Answer{Hold: NewHold(NodesDown, nil)}
+		}
 	}
 	return Answer{}
 }
 
-// twin holds pods while the taint has no paired NoSchedule taint, because their replacements would
-// return.
+// twin holds pods in mode Window while the taint has no paired NoSchedule taint, because their
+// replacements would return.
 func (c Cluster) twin(_ Now, of *Eviction) Answer {
-	if c.Tracker.Twin(of.Taint.Source, of.Taint, of.Device) {
+	if !c.Window || c.Tracker.Twin(of.Taint.Source, of.Taint, of.Device) {
 		return Answer{}
 	}
 	return Answer{Hold: NewHold(TwinMissing, of.Treatment.Policy)}
@@ -83,14 +78,12 @@ func (c Cluster) twin(_ Now, of *Eviction) Answer {
 
 // loops delays pods in eviction loops, if a policy governs their eviction. Kubernetes delays none.
 func (c Cluster) loops(now Now, of *Eviction) Answer {
-	if of.Treatment.Policy == nil {
-		return Answer{}
+	if of.Treatment.Policy != nil {
+		if until, looping := c.Loops.Hold(now.Server, of.Pod, &of.Taint); looping {
+			hold := NewHold(Looping, nil)
+			hold.Again = min(until.Sub(now.Server)+time.Millisecond, Recheck)
+			return Answer{Hold: hold}
+		}
 	}
-	until, looping := c.Loops.Hold(now.Server, of.Pod, &of.Taint)
-	if !looping {
-		return Answer{}
-	}
-	hold := NewHold(Looping, nil)
-	hold.Again = min(max(until.Sub(now.Server), 0)+time.Millisecond, Recheck)
-	return Answer{Hold: hold}
+	return Answer{}
 }

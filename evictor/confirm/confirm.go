@@ -80,11 +80,6 @@ type Need struct {
 	Since time.Time
 }
 
-// met reports whether an answer is new enough.
-func (n Need) met(by reading) bool {
-	return !by.asked.monotonic.Before(n.Since) || !by.server.Before(n.Bound.Add(time.Second))
-}
-
 // Confirm reads an object, which is named without its UID, unless the last answer is new enough. It
 // returns the pods that the answer concerns, also with an error.
 func (c *Confirmer) Confirm(ctx context.Context, object tracker.Source, wanted Need) ([]tracker.Key, error) {
@@ -166,7 +161,8 @@ func (c *Confirmer) fresh(object tracker.Source, age time.Duration, wanted Need)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, ok := c.read[object]
-	return ok && last.uid == uid && within(age, last.asked, now) && wanted.met(last)
+	return ok && last.uid == uid && within(age, last.asked, now) &&
+		(!last.asked.monotonic.Before(wanted.Since) || !last.server.Before(wanted.Bound.Add(time.Second)))
 }
 
 // Recent reports whether the tracked object with a name was read recently enough for a request

@@ -122,8 +122,8 @@ func NewDecision(now time.Time, because []Reason) Decision {
 
 // began returns when the time of a taint starts, for pods that were bound before.
 func (r Rules) began(taint *tracker.Taint) time.Time {
-	if r.MaxHold > 0 {
-		return earlier(taint.TimeAdded, taint.Seen.Add(r.MaxHold))
+	if latest := taint.Seen.Add(r.MaxHold); r.MaxHold > 0 && latest.Before(taint.TimeAdded) {
+		return latest
 	}
 	return taint.TimeAdded
 }
@@ -137,11 +137,9 @@ func withDeadline(because []Reason, reason Reason, seconds *int64, tolerated boo
 		if seconds == nil {
 			return because
 		}
-		end, ending := device.Deadline(reason.At, *seconds)
-		if !ending {
+		if reason.At, reason.Tolerated = device.Deadline(reason.At, *seconds); !reason.Tolerated {
 			return because
 		}
-		reason.At, reason.Tolerated = end, true
 	}
 	return append(because, reason)
 }
@@ -149,13 +147,6 @@ func withDeadline(because []Reason, reason Reason, seconds *int64, tolerated boo
 // Later returns the later of two times.
 func Later(a, b time.Time) time.Time {
 	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
 		return b
 	}
 	return a

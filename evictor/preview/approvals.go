@@ -127,7 +127,7 @@ func (j *judging) approvedBy(needs []need, hit []Struck) []string {
 // approved taint exists, even if its status does not say so yet.
 func (j *judging) covers(a *v1alpha1.EvictionApproval, n need, now time.Time) bool {
 	if breaker.CarrierOf(a) != j.write.Carrier || a.Spec.Taint.Key != n.key || a.Spec.Taint.Effect != corev1.TaintEffectNoExecute ||
-		int64(a.Spec.MaxPods) < int64(n.pods) || a.Status.UsedAt != nil || a.DeletionTimestamp != nil || !now.Before(breaker.ExpiryOf(a)) {
+		int(a.Spec.MaxPods) < n.pods || a.Status.UsedAt != nil || a.DeletionTimestamp != nil || !now.Before(breaker.ExpiryOf(a)) {
 		return false
 	}
 	_, stored, ok := j.View.Tracker.Standing(j.write.Carrier, n.key)

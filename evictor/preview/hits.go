@@ -23,15 +23,15 @@ type Hit struct {
 // hits returns the taints because of which a pod has to leave, or had to when it began to
 // terminate, except taints that an EvictionPolicy protects it from. A paused policy changes
 // nothing, since the pause ends.
-func hits(rules decide.Rules, treatments treatments, situation *tracker.Situation) []Hit {
+func (t *treatments) hits(situation *tracker.Situation) []Hit {
 	pod := &situation.Pod
 	if pod.NodeName == "" || pod.Mirror || pod.Finished && !pod.Terminating {
 		return nil
 	}
 	var found []Hit
-	reasons := rules.Reasons(situation)
+	reasons := t.rules.Reasons(situation)
 	for i := range reasons {
-		if reason := &reasons[i]; !treatments.of(pod, reason).Protected {
+		if reason := &reasons[i]; !t.of(pod, reason).Protected {
 			came := reason.Taint.Source.Kind == tracker.SourceNode && pod.Bound.After(reason.Taint.Appeared())
 			found = append(found, Hit{Taint: sharedTaint(situation, reason), Driver: reason.Device.Driver, At: reason.At, Came: came})
 		}
@@ -60,9 +60,9 @@ func (v *View) Strikes(changes []tracker.Change) []Struck {
 	treatments := v.treatments()
 	for i := range changes {
 		change := &changes[i]
-		after := hits(v.Rules, treatments, &change.After)
+		after := treatments.hits(&change.After)
 		if len(after) > 0 && !change.After.Pod.Terminating {
-			struck = append(struck, Struck{Key: change.After.Pod.Key, before: hits(v.Rules, treatments, &change.Before), after: after})
+			struck = append(struck, Struck{Key: change.After.Pod.Key, before: treatments.hits(&change.Before), after: after})
 		}
 	}
 	return struck

@@ -36,7 +36,7 @@ type Ledger struct {
 	// left are the pods that left, the oldest first. Its elements do not change, so that
 	// they can be read without the lock.
 	left  []*departure
-	known map[tracker.Key]struct{}
+	known sets.Set[tracker.Key]
 	// admitted are the admitted writes that watches may not have reported, the oldest
 	// first.
 	admitted []*Admission
@@ -63,7 +63,7 @@ type Admission struct {
 // NewLedger returns a ledger. Of the view it uses the tracker, the rules and the policies:
 // pods that they protect are not hit. The clock is that of the API server.
 func NewLedger(view *View, clk clock.PassiveClock) *Ledger {
-	return &Ledger{view: view, clock: clk, most: mostLeft, known: map[tracker.Key]struct{}{}}
+	return &Ledger{view: view, clock: clk, most: mostLeft, known: sets.Set[tracker.Key]{}}
 }
 
 // Leaving records that a pod is being deleted or is gone. It is called before the
@@ -74,14 +74,15 @@ func (l *Ledger) Leaving(key tracker.Key) {
 	if !ok {
 		return
 	}
-	found := hits(l.view.Rules, l.view.treatments(), &situation)
+	treatments := l.view.treatments()
+	found := treatments.hits(&situation)
 	if len(found) == 0 {
 		return
 	}
 	now := l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, again := l.known[key]; again {
+	if l.known.Has(key) {
 		return
 	}
 	// Pods that left too long ago are removed, and the oldest if there are too many.
@@ -89,7 +90,7 @@ func (l *Ledger) Leaving(key tracker.Key) {
 		delete(l.known, l.left[0].key)
 		l.left = l.left[1:]
 	}
-	l.known[key] = struct{}{}
+	l.known.Insert(key)
 	l.left = append(l.left, &departure{key: key, at: now, hits: found})
 }
 
@@ -153,7 +154,7 @@ func (l *Ledger) Others(q Query) int {
 	treatments := l.view.treatments()
 	due := l.view.Tracker.ExposedSince(now.Add(-q.Window))
 	for i := range due {
-		t.lately(due[i].Pod.Key, hits(l.view.Rules, treatments, &due[i]))
+		t.lately(due[i].Pod.Key, treatments.hits(&due[i]))
 	}
 	l.mu.Lock()
 	left, admitted := l.left, l.unseen(now)

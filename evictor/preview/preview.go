@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -66,40 +68,32 @@ type Within struct {
 	Pods int
 }
 
-// foreteller has the values that a forecast is computed from.
-type foreteller struct {
-	rules      decide.Rules
-	now        time.Time
-	guarded    func(*tracker.Pod) bool
-	treatments treatments
-	// live is the number of live pods in the cluster.
-	live int
-}
-
-// of returns the forecast of a write that changes the taints that hold for pods.
-func (t *foreteller) of(changes []tracker.Change) Forecast {
-	f := Forecast{Pods: make([]Pod, 0, len(changes)), Paused: map[string]int{}, Protected: map[string]int{}}
+// Forecast returns the effect of changes on pods.
+func (v *View) Forecast(now time.Time, changes []tracker.Change) Forecast {
+	known, treatments, live := v.BudgetsKnown(), v.treatments(), v.Tracker.Live()
+	guarded := guards(v.Tracker, known)
+	f := Forecast{Pods: make([]Pod, 0, len(changes)), Paused: map[string]int{}, Protected: map[string]int{}, BudgetsUnknown: !known}
 	waits := map[time.Duration]int{}
-	namespaces := map[string]struct{}{}
+	namespaces := sets.Set[string]{}
 	load := load{}
 	for i := range changes {
-		pod, becomes, ok := t.foretell(&changes[i])
+		pod, becomes, ok := treatments.foretell(now, &changes[i])
 		if !ok {
 			count(f.Protected, becomes.protected)
 			continue
 		}
 		after := &changes[i].After.Pod
-		pod.Guarded = t.guarded(after)
+		pod.Guarded = guarded(after)
 		pod.Ownerless = after.Origin == nil || after.Origin.OwnerKind == ""
 		f.Pods = append(f.Pods, pod)
-		namespaces[pod.Namespace] = struct{}{}
+		namespaces.Insert(pod.Namespace)
 		waits[pod.Wait]++
 		f.Sooner += one(!pod.Was.IsZero())
 		f.Guarded += one(pod.Guarded)
 		f.Ownerless += one(pod.Ownerless)
 		count(f.Paused, becomes.paused)
 		for _, policy := range becomes.breakers {
-			load[policy] = append(load[policy], decide.Later(pod.At, t.now))
+			load[policy] = append(load[policy], decide.Later(pod.At, now))
 		}
 	}
 	byKey := func(a, b Pod) int { return tracker.CompareKeys(a.Key, b.Key) }
@@ -110,7 +104,7 @@ func (t *foreteller) of(changes []tracker.Change) Forecast {
 	f.Now = waits[0]
 	delete(waits, 0)
 	f.Within = grouped(waits)
-	f.Tripping = load.tripping(t.live)
+	f.Tripping = load.tripping(live)
 	return f
 }
 
@@ -124,43 +118,38 @@ func count(pods map[string]int, policy *eviction.Policy) {
 // foretell returns a pod that becomes due, or due sooner; false for any other pod. A
 // deadline that is over cannot be moved: the pod is due. The prospect of a pod that would
 // become due, or due sooner, without the policy that protects it names that policy.
-func (t *foreteller) foretell(change *tracker.Change) (Pod, prospect, bool) {
-	after := t.rules.Decide(t.now, change.After)
+func (t *treatments) foretell(now time.Time, change *tracker.Change) (Pod, prospect, bool) {
+	after := t.rules.Decide(now, change.After)
 	if after.Verdict != decide.EvictAt {
 		return Pod{}, prospect{}, false
 	}
-	before := t.rules.Decide(t.now, change.Before)
-	becomes := t.treatments.settle(t.now, &change.After.Pod, after)
+	before := t.rules.Decide(now, change.Before)
+	becomes := t.settle(now, &change.After.Pod, after)
 	if becomes.Verdict != decide.EvictAt {
-		if !t.hastens(&before, &after) {
+		if !hastens(&before, &after, now) {
 			becomes.protected = nil
 		}
 		return Pod{}, becomes, false
 	}
-	was := t.treatments.settle(t.now, &change.Before.Pod, before)
+	was := t.settle(now, &change.Before.Pod, before)
+	left := becomes.Wait
+	if becomes.Because[0].Tolerated {
+		left -= resolution
+	}
 	return Pod{
-		Key: change.After.Pod.Key, At: becomes.At, Was: was.At, Wait: wait(&becomes.Decision), Because: becomes.Because,
-		Paused: becomes.paused != nil,
-	}, becomes, t.hastens(&was.Decision, &becomes.Decision)
+		Key: change.After.Pod.Key, At: becomes.At, Was: was.At, Because: becomes.Because, Paused: becomes.paused != nil,
+		Wait: time.Duration(math.Ceil(max(left, 0).Seconds())) * time.Second,
+	}, becomes, hastens(&was.Decision, &becomes.Decision, now)
 }
 
 // hastens reports whether a pod that has to leave did not have to before, or later.
-func (t *foreteller) hastens(before, after *decide.Decision) bool {
-	return before.Verdict != decide.EvictAt || sooner(after.At, before.At, t.now)
+func hastens(before, after *decide.Decision, now time.Time) bool {
+	return before.Verdict != decide.EvictAt || sooner(after.At, before.At, now)
 }
 
 // sooner reports whether a deadline comes before another one that is not over at now.
 func sooner(at, was, now time.Time) bool {
 	return was.After(now) && at.Before(was)
-}
-
-// wait returns for how long a pod may stay, in the seconds of its toleration.
-func wait(decision *decide.Decision) time.Duration {
-	left := decision.Wait
-	if decision.Because[0].Tolerated {
-		left -= resolution
-	}
-	return time.Duration(math.Ceil(max(left, 0).Seconds())) * time.Second
 }
 
 // mostGroups is how many different times a forecast names. Pods with the default
@@ -199,4 +188,22 @@ func one(counts bool) int {
 		return 1
 	}
 	return 0
+}
+
+// guards returns a function that reports whether a PodDisruptionBudget selects a pod, none
+// while the budgets are not known. The function caches its results for one forecast: the
+// replicas of a workload have the same labels.
+func guards(t *tracker.Tracker, known bool) func(pod *tracker.Pod) bool {
+	type replicas struct {
+		namespace string
+		origin    *tracker.Origin
+	}
+	guarded := map[replicas]bool{}
+	return func(pod *tracker.Pod) bool {
+		of := replicas{pod.Namespace, pod.Origin}
+		if _, ok := guarded[of]; !ok {
+			guarded[of] = known && slices.ContainsFunc(t.Budgets(pod.Namespace), func(b tracker.Budget) bool { return b.Guards(pod) })
+		}
+		return guarded[of]
+	}
 }

@@ -25,34 +25,13 @@ func (f *Forecast) sentence(verb string) string {
 	case len(f.Pods) == 0:
 		return verb + "no pods: " + strings.Join(stay, ", ")
 	}
-	clauses := []string{verb + counted(len(f.Pods), "pod") + " in " + counted(f.Namespaces, "namespace") + ": " + strings.Join(f.times(), ", ")}
-	if parts := f.parts(); len(parts) > 0 {
-		clauses = append(clauses, strings.Join(parts, ", "))
-	}
-	if len(stay) > 0 {
-		clauses = append(clauses, "not among them: "+strings.Join(stay, ", "))
-	}
-	for _, breaker := range f.Tripping {
-		clauses = append(clauses, breaker.String())
-	}
-	return strings.Join(clauses, "; ")
-}
-
-// times returns how many pods leave, by time.
-func (f *Forecast) times() []string {
-	var times []string
+	var times, parts []string
 	if f.Now > 0 {
 		times = append(times, strconv.Itoa(f.Now)+" now")
 	}
 	for _, group := range f.Within {
 		times = append(times, fmt.Sprintf("%d within %ds", group.Pods, int64(group.Time.Seconds())))
 	}
-	return times
-}
-
-// parts returns the clauses about the pods apart from their times.
-func (f *Forecast) parts() []string {
-	var parts []string
 	add := func(pods int, what string) {
 		if pods > 0 {
 			parts = append(parts, strconv.Itoa(pods)+" "+what)
@@ -65,7 +44,17 @@ func (f *Forecast) parts() []string {
 	if f.BudgetsUnknown {
 		parts = append(parts, "which of them PodDisruptionBudgets guard is not known")
 	}
-	return parts
+	clauses := []string{verb + counted(len(f.Pods), "pod") + " in " + counted(f.Namespaces, "namespace") + ": " + strings.Join(times, ", ")}
+	if len(parts) > 0 {
+		clauses = append(clauses, strings.Join(parts, ", "))
+	}
+	if len(stay) > 0 {
+		clauses = append(clauses, "not among them: "+strings.Join(stay, ", "))
+	}
+	for _, breaker := range f.Tripping {
+		clauses = append(clauses, breaker.String())
+	}
+	return strings.Join(clauses, "; ")
 }
 
 // mostNamed is how many policies a sentence names in one place.

@@ -11,9 +11,10 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// treatments are the EvictionPolicies in force, nil for none, and the labels of namespaces,
-// which policies select by.
+// treatments are the rules of the evictor, the EvictionPolicies in force, nil for none, and the
+// labels of namespaces, which policies select by.
 type treatments struct {
+	rules           decide.Rules
 	set             *eviction.Set
 	namespaceLabels func(name string) (labels.Labels, bool)
 }

@@ -39,12 +39,13 @@ type View struct {
 	NamespaceLabels func(name string) (labels.Labels, bool)
 }
 
-// treatments returns the policies that are in force.
+// treatments returns the rules, and the policies that are in force.
 func (v *View) treatments() treatments {
-	if v.Policies == nil {
-		return treatments{}
+	t := treatments{rules: v.Rules, namespaceLabels: v.NamespaceLabels}
+	if v.Policies != nil {
+		t.set = v.Policies()
 	}
-	return treatments{v.Policies(), v.NamespaceLabels}
+	return t
 }
 
 // read returns an error while the effects of some taints cannot be computed. Known reports
@@ -119,16 +120,4 @@ func (v *View) Nodes(give func(labels map[string]string) []corev1.Taint, now tim
 		}
 	}
 	return slices.Concat(changes...), nil
-}
-
-// Forecast returns the effect of changes on pods.
-func (v *View) Forecast(now time.Time, changes []tracker.Change) Forecast {
-	known := v.BudgetsKnown()
-	t := foreteller{
-		rules: v.Rules, now: now, treatments: v.treatments(), live: v.Tracker.Live(),
-		guarded: guards(v.Tracker, known),
-	}
-	f := t.of(changes)
-	f.BudgetsUnknown = !known
-	return f
 }

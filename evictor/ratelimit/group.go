@@ -62,9 +62,6 @@ func (g *group) delays(now time.Time, blocked map[*group]time.Duration) bool {
 	return false
 }
 
-// add has a pod wait.
-func (g *group) add(e *entry) { g.waiting = slices.Insert(g.waiting, g.position(e), e) }
-
 // drop ends that a pod waits.
 func (g *group) drop(e *entry) {
 	if at := g.position(e); at > 0 {

@@ -134,7 +134,7 @@ func (q *Queue) bucket(now time.Time, limit Limit) *bucket {
 	b := q.buckets[limit.Policy]
 	switch {
 	case b == nil:
-		b = newBucket(limit)
+		b = &bucket{Limit: limit, used: map[tracker.Key]time.Time{}}
 		q.buckets[limit.Policy] = b
 	case b.Limit != limit:
 		q.withdraw(now)
@@ -165,7 +165,7 @@ func (q *Queue) group(now time.Time, limits []Limit) *group {
 func (q *Queue) put(key tracker.Key, arrival uint64, g *group) *entry {
 	e := &entry{key: key, arrival: arrival, group: g, state: waiting}
 	q.pods[key] = e
-	g.add(e)
+	g.waiting = slices.Insert(g.waiting, g.position(e), e)
 	q.tell()
 	return e
 }

@@ -62,7 +62,8 @@ func (q *Queue) Next(now time.Time) (keys []tracker.Key, in time.Duration) {
 	q.untold = nil
 	if in == 0 {
 		q.groups = nil
-		maps.DeleteFunc(q.buckets, func(_ types.UID, b *bucket) bool { return b.idle(now) })
+		// Buckets are removed that equal new ones.
+		maps.DeleteFunc(q.buckets, func(_ types.UID, b *bucket) bool { return b.held == 0 && b.lack(now) == 0 })
 	}
 	return keys, in
 }

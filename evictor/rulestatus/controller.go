@@ -130,7 +130,12 @@ func (c *Controller) started() {
 func (c *Controller) remember(rule *tracker.Rule, now moment) *memory {
 	before := c.memoryOf(rule.Name, rule.UID)
 	if before != nil && !before.former {
-		before.advance(rule.Generation, now)
+		if before.generation != rule.Generation {
+			// A new generation is evaluated without a pause: a user has just written the rule and waits for its
+			// status.
+			before.generation, before.told, before.seen = rule.Generation, false, now.local
+			before.evaluated, before.notBefore = time.Time{}, time.Time{}
+		}
 		return before
 	}
 	m := recall(rule, before, c.options.Evicted(rule.UID), now)

@@ -88,14 +88,6 @@ func (m moment) since(then time.Time) time.Duration {
 	return m.local.Sub(then)
 }
 
-// advance resets the state for a new generation, which is evaluated without a pause: a
-// user has just written the rule and waits for its status.
-func (m *memory) advance(generation int64, now moment) {
-	if m.generation != generation {
-		m.generation, m.told, m.seen, m.evaluated, m.notBefore = generation, false, now.local, time.Time{}, time.Time{}
-	}
-}
-
 // pause returns the delay until the next evaluation of a rule; zero or less for none.
 func (m *memory) pause(now moment) time.Duration {
 	wait := evaluatePause - now.since(m.evaluated)

@@ -122,9 +122,6 @@ func withoutEvicted(message string) (string, int) {
 	if at == nil {
 		return message, 0
 	}
-	evicted, err := strconv.Atoi(message[at[2]:at[3]])
-	if err != nil {
-		return message, 0
-	}
+	evicted, _ := strconv.Atoi(message[at[2]:at[3]]) // They are nine digits at most.
 	return message[:at[0]], evicted
 }

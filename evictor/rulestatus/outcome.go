@@ -36,7 +36,8 @@ func outcomeOf(err error) string {
 	switch failure := act.Classify(err); {
 	case err == nil:
 		return outcomeWritten
-	case errors.Is(err, errNotServed), isNoSuchPath(err):
+	case errors.Is(err, errNotServed), apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		// The API server has no such resource. If it only has no object of that name, the cause is another.
 		return outcomeNotServed
 	case failure == act.NotFound, isOtherUID(err):
 		return outcomeGone
@@ -45,12 +46,6 @@ func outcomeOf(err error) string {
 	default:
 		return string(failure)
 	}
-}
-
-// isNoSuchPath reports whether the API server has no such resource. If it only has no
-// object of that name, the answer has another cause.
-func isNoSuchPath(err error) bool {
-	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // isOtherUID reports whether a write was refused because the rule was recreated under its
