@@ -2,6 +2,8 @@ package tracker
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -16,8 +18,7 @@ import (
 func (t *Tracker) DeviceTaints(id device.ID) []Taint {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	v := view{Tracker: t}
-	return v.taints(id)
+	return t.actual().taints(id)
 }
 
 // ClaimsOn returns the claims that a device is allocated to, sorted.
@@ -25,7 +26,7 @@ func (t *Tracker) ClaimsOn(id device.ID) []ClaimName {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	var names []ClaimName
-	for _, state := range t.allocated.on(id) {
+	for _, state := range t.claimsOn(id) {
 		names = append(names, state.claim.ClaimName)
 	}
 	slices.SortFunc(names, compareClaims)
@@ -37,7 +38,7 @@ func (t *Tracker) PodsUsing(id device.ID) []Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	users := podSet{repeated: true}
-	for _, state := range t.allocated.on(id) {
+	for _, state := range t.claimsOn(id) {
 		for _, pod := range state.users {
 			if state.claim.givesTo(pod, t.podGroups) {
 				users.pods = append(users.pods, pod)
@@ -51,10 +52,7 @@ func (t *Tracker) PodsUsing(id device.ID) []Key {
 func (t *Tracker) Devices(selector device.Selector) []device.ID {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	var ids []device.ID
-	t.eachPublished(selector, func(id device.ID) { ids = append(ids, id) })
-	slices.SortFunc(ids, device.Compare)
-	return slices.Compact(ids)
+	return slices.Compact(slices.SortedFunc(t.selectedDevices(selector), device.Compare))
 }
 
 // Obstacle is a taint because of which a device cannot be used.
@@ -75,7 +73,7 @@ func (t *Tracker) Untolerated(devices []AllocatedDevice, now time.Time) ([]Obsta
 	if !t.devicesKnown {
 		return nil, false
 	}
-	v := view{Tracker: t}
+	v := t.actual()
 	var obstacles []Obstacle
 	for i := range devices {
 		for _, taint := range v.taints(devices[i].ID) {
@@ -88,9 +86,10 @@ func (t *Tracker) Untolerated(devices []AllocatedDevice, now time.Time) ([]Obsta
 }
 
 // tolerated reports whether a taint is no obstacle at now, and if it is, until when
-// it was none.
+// it was none. A taint without effect NoExecute or NoSchedule keeps no claim from its
+// device (TR-14).
 func tolerated(tolerations []resourcev1.DeviceToleration, taint Taint, now time.Time) (until time.Time, open bool) {
-	if !blocks(taint.Effect) {
+	if taint.Effect != corev1.TaintEffectNoExecute && taint.Effect != corev1.TaintEffectNoSchedule {
 		return time.Time{}, true
 	}
 	seconds, ok := device.Toleration(tolerations, taint.Key, taint.Value, resourcev1.DeviceTaintEffect(taint.Effect))
@@ -111,16 +110,14 @@ func (t *Tracker) Live() int {
 	return t.live
 }
 
-// Nodes returns the names, the labels and the taints of all nodes, by name. What it
-// returns must not be written to.
+// Nodes returns the names, the labels and the taints of all nodes, by name. They
+// must not be written to.
 func (t *Tracker) Nodes() []LabelledNode {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	nodes := make([]LabelledNode, 0, len(t.nodes))
 	for name, state := range t.nodes {
-		if state.known {
-			nodes = append(nodes, LabelledNode{Name: name, Labels: state.Labels, Taints: state.taints, Written: state.Taints})
-		}
+		nodes = append(nodes, LabelledNode{Name: name, Labels: state.Labels, Taints: state.taints, Written: state.Taints})
 	}
 	slices.SortFunc(nodes, func(a, b LabelledNode) int { return cmp.Compare(a.Name, b.Name) })
 	return nodes
@@ -137,33 +134,18 @@ func (t *Tracker) NodesVersion() uint64 {
 // EachPod calls visit with every pod on a node, in no order and without the lock: pods
 // that come and go meanwhile may be missed. They must not be written to.
 func (t *Tracker) EachPod(visit func(*Pod)) {
-	t.mu.RLock()
-	names := make([]string, 0, len(t.nodes))
-	for name := range t.nodes {
-		names = append(names, name)
-	}
-	t.mu.RUnlock()
+	var names []string
+	t.read(func() { names = slices.AppendSeq(make([]string, 0, len(t.onNode)), maps.Keys(t.onNode)) })
 	var pods []*Pod
 	for _, name := range names {
-		pods = t.appendPodsOn(name, pods[:0])
+		t.read(func() { pods = slices.AppendSeq(pods[:0], maps.Keys(t.onNode[name])) })
 		for _, pod := range pods {
 			visit(pod)
 		}
 	}
 }
 
-func (t *Tracker) appendPodsOn(node string, pods []*Pod) []*Pod {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if state, ok := t.nodes[node]; ok {
-		for pod := range state.pods {
-			pods = append(pods, pod)
-		}
-	}
-	return pods
-}
-
-// LabelledNode is what is known of a node that others than its pods ask for.
+// LabelledNode is the part of a node that others than its pods ask for.
 type LabelledNode struct {
 	Name   string
 	Labels Labels
@@ -173,13 +155,15 @@ type LabelledNode struct {
 	Written []corev1.Taint
 }
 
-// eachPublished calls visit for each device of the newest slices that is selected,
-// as often as it is published.
-func (t *Tracker) eachPublished(selector device.Selector, visit func(device.ID)) {
-	for pool, p := range t.pools.Selected(selector) {
-		for _, d := range p.devices() {
-			if id := deviceIn(pool, d.Name); selector.Matches(id) {
-				visit(id)
+// selectedDevices yields each device of the newest slices that is selected, as often as it is
+// published.
+func (t *Tracker) selectedDevices(selector device.Selector) iter.Seq[device.ID] {
+	return func(yield func(device.ID) bool) {
+		for pool, p := range device.Selected(t.pools, selector) {
+			for _, d := range p.devices() {
+				if id := deviceIn(pool, d.Name); selector.Matches(id) && !yield(id) {
+					return
+				}
 			}
 		}
 	}

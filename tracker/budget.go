@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Budget is what is kept of a PodDisruptionBudget. No taint is without effect because
+// Budget is the kept part of a PodDisruptionBudget. No taint is without effect because
 // of one: Kubernetes deletes past them, so they only tell whose pods go.
 type Budget struct {
 	Namespace       string
@@ -23,7 +23,7 @@ type Budget struct {
 	Allowed int32
 }
 
-// BudgetOf returns what is kept of budget. An empty selector is every pod, none is
+// BudgetOf returns the kept part of budget. An empty selector is every pod, none is
 // no pod, and so is one that cannot be read: the Eviction API passes over such a
 // budget as well.
 func BudgetOf(budget *policyv1.PodDisruptionBudget) Budget {
@@ -97,7 +97,7 @@ func (t *Tracker) eased(old, budget *Budget) []Key {
 		return nil
 	}
 	var keys []Key
-	for pod := range t.namespaces[old.Namespace] {
+	for _, pod := range t.pods[old.Namespace] {
 		if old.Guards(pod) && t.exposed(pod) {
 			keys = append(keys, pod.Key)
 		}

@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -8,7 +9,7 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-// DriverEffect is what tainted devices are counted by.
+// DriverEffect is the key by which tainted devices are counted.
 type DriverEffect struct {
 	Driver string
 	Effect corev1.TaintEffect
@@ -16,12 +17,34 @@ type DriverEffect struct {
 
 // TaintedDevices returns how many devices, published or allocated, have a taint
 // with an effect, by driver. It looks at the tainted devices of each pool, or at all
-// if a rule selects any there, and at one pool at a time, so that no writer waits
-// for all of it: the counts may be of slightly different moments.
+// if a rule selects any there, and takes the lock for each pool anew: the counts may be
+// of slightly different moments.
 func (t *Tracker) TaintedDevices() map[DriverEffect]int {
 	counts := map[DriverEffect]int{}
-	for _, pool := range t.poolIDs() {
-		t.countPool(pool, counts)
+	for _, id := range t.poolIDs() {
+		t.inPool(id, func(p *pool) {
+			devices := map[string]struct{}{}
+			names := maps.Keys(devices)
+			if !t.selecting.ScopeOf(id.Driver, id.Pool).Empty() || t.selecting.HasNamed(id.Driver, id.Pool) {
+				for _, d := range p.devices() {
+					devices[d.Name] = struct{}{}
+				}
+				for name := range t.allocated[id.Driver][id.Pool] {
+					devices[name] = struct{}{}
+				}
+			} else if p != nil {
+				names = maps.Keys(p.tainted)
+			}
+			for name := range names {
+				var seen []corev1.TaintEffect
+				for _, taint := range t.actual().taints(deviceIn(id, name)) {
+					if !slices.Contains(seen, taint.Effect) {
+						seen = append(seen, taint.Effect)
+						counts[DriverEffect{Driver: id.Driver, Effect: taint.Effect}]++
+					}
+				}
+			}
+		})
 	}
 	return counts
 }
@@ -31,10 +54,10 @@ func (t *Tracker) poolIDs() []device.ID {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	var ids []device.ID
-	for id := range t.pools.Selected(device.Selector{}) {
+	for id := range device.Selected(t.pools, device.Selector{}) {
 		ids = append(ids, id)
 	}
-	for id := range t.allocated.Selected(device.Selector{}) {
+	for id := range device.Selected(t.allocated, device.Selector{}) {
 		if t.pools[id.Driver][id.Pool] == nil {
 			ids = append(ids, id)
 		}
@@ -42,36 +65,15 @@ func (t *Tracker) poolIDs() []device.ID {
 	return ids
 }
 
-func (t *Tracker) countPool(pool device.ID, counts map[DriverEffect]int) {
+// inPool calls visit with a pool, nil if it is gone, under a read lock for that pool alone: no
+// writer waits for all pools.
+func (t *Tracker) inPool(id device.ID, visit func(*pool)) {
+	t.read(func() { visit(t.pools[id.Driver][id.Pool]) })
+}
+
+// read calls ask under the read lock.
+func (t *Tracker) read(ask func()) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	v := view{Tracker: t}
-	count := func(dev string) {
-		var seen []corev1.TaintEffect
-		for _, taint := range v.taints(deviceIn(pool, dev)) {
-			if !slices.Contains(seen, taint.Effect) {
-				seen = append(seen, taint.Effect)
-				counts[DriverEffect{Driver: pool.Driver, Effect: taint.Effect}]++
-			}
-		}
-	}
-	p := t.pools[pool.Driver][pool.Pool]
-	if t.selecting.ScopeOf(pool.Driver, pool.Pool).Empty() && !t.selecting.HasNamed(pool.Driver, pool.Pool) {
-		if p != nil {
-			for dev := range p.tainted {
-				count(dev)
-			}
-		}
-		return
-	}
-	devices := map[string]struct{}{}
-	for _, d := range p.devices() {
-		devices[d.Name] = struct{}{}
-	}
-	for dev := range t.allocated.Pools[pool.Driver][pool.Pool] {
-		devices[dev] = struct{}{}
-	}
-	for dev := range devices {
-		count(dev)
-	}
+	ask()
 }

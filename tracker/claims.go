@@ -34,9 +34,9 @@ func (t *Tracker) setClaim(state *claimState, claim Claim) []Key {
 	if old != nil && sameDevices(old, &claim) {
 		state.claim = &claim
 	} else {
-		t.allocated.remove(state)
+		t.release(state)
 		state.claim = &claim
-		t.allocated.add(state)
+		t.allocate(state)
 	}
 	if old != nil && sameClaim(old, &claim) {
 		return nil
@@ -44,7 +44,7 @@ func (t *Tracker) setClaim(state *claimState, claim Claim) []Key {
 	if !t.evicts(old) && !t.evicts(&claim) {
 		return nil
 	}
-	return state.keys()
+	return keysOf(state.users)
 }
 
 // DeleteClaim forgets the claim of that name and UID; one that was created anew
@@ -57,13 +57,13 @@ func (t *Tracker) DeleteClaim(name ClaimName, uid types.UID) []Key {
 		return nil
 	}
 	old := state.claim
-	t.allocated.remove(state)
+	t.release(state)
 	state.claim = nil
 	t.pruneClaim(name)
 	if !t.evicts(old) {
 		return nil
 	}
-	return state.keys()
+	return keysOf(state.users)
 }
 
 // evicts reports whether a device of claim, nil for none, has a NoExecute taint.
@@ -71,8 +71,7 @@ func (t *Tracker) evicts(claim *Claim) bool {
 	if claim == nil || !claim.Allocated {
 		return false
 	}
-	v := view{Tracker: t}
-	return slices.ContainsFunc(claim.Devices, func(d AllocatedDevice) bool { return len(v.evicting(d.ID)) > 0 })
+	return slices.ContainsFunc(claim.Devices, func(d AllocatedDevice) bool { return len(t.actual().evicting(d.ID)) > 0 })
 }
 
 // claim returns the state of a claim, which is made if there is none.
@@ -91,17 +90,17 @@ func (t *Tracker) pruneClaim(name ClaimName) {
 	}
 }
 
-func (s *claimState) keys() []Key {
-	keys := make([]Key, 0, len(s.users))
-	for _, pod := range s.users {
+func keysOf(pods []*Pod) []Key {
+	keys := make([]Key, 0, len(pods))
+	for _, pod := range pods {
 		keys = append(keys, pod.Key)
 	}
 	return keys
 }
 
 // sameClaim reports whether both versions of a claim mean the same to its pods.
-// The allocation is compared although it cannot change while it stands: what was
-// taken back and given anew while the watch was away comes as one change (DE-33).
+// The allocation is compared although it cannot change while it stands: an allocation
+// that is taken back and made anew while the watch is away comes as one change (DE-33).
 func sameClaim(a, b *Claim) bool {
 	return a.UID == b.UID && a.Allocated == b.Allocated && sameController(a.Controller, b.Controller) &&
 		slices.Equal(a.Consumers, b.Consumers) && sameWindow(a.Window, b.Window) &&
@@ -127,22 +126,14 @@ func sameDeviceToleration(a, b resourcev1.DeviceToleration) bool {
 		ptr.Equal(a.TolerationSeconds, b.TolerationSeconds)
 }
 
-// allocations finds claims by driver, pool and name of the devices allocated to
-// them.
-type allocations struct {
-	device.Pools[map[string][]*claimState]
-}
-
-func (a allocations) add(state *claimState) {
-	if state.claim == nil {
-		return
-	}
+// allocate makes the devices of a claim find it.
+func (t *Tracker) allocate(state *claimState) {
 	for i := range state.claim.Devices {
 		id := state.claim.Devices[i].ID
-		devices, ok := a.Pools[id.Driver][id.Pool]
+		devices, ok := t.allocated[id.Driver][id.Pool]
 		if !ok {
 			devices = map[string][]*claimState{}
-			a.Set(id.Driver, id.Pool, devices)
+			t.allocated.Set(id.Driver, id.Pool, devices)
 		}
 		if claims := devices[id.Name]; !slices.Contains(claims, state) {
 			devices[id.Name] = append(claims, state)
@@ -150,39 +141,40 @@ func (a allocations) add(state *claimState) {
 	}
 }
 
-func (a allocations) remove(state *claimState) {
+// release reverts allocate, if there is a claim.
+func (t *Tracker) release(state *claimState) {
 	if state.claim == nil {
 		return
 	}
 	for i := range state.claim.Devices {
 		id := state.claim.Devices[i].ID
-		devices := a.Pools[id.Driver][id.Pool]
+		devices := t.allocated[id.Driver][id.Pool]
 		if claims := without(devices[id.Name], state); len(claims) > 0 {
 			devices[id.Name] = claims
 		} else {
 			delete(devices, id.Name)
 		}
 		if len(devices) == 0 {
-			a.Delete(id.Driver, id.Pool)
+			t.allocated.Delete(id.Driver, id.Pool)
 		}
 	}
 }
 
-// on returns the claims that a device is allocated to.
-func (a allocations) on(id device.ID) []*claimState {
-	return a.Pools[id.Driver][id.Pool][id.Name]
+// claimsOn returns the claims that a device is allocated to.
+func (t *Tracker) claimsOn(id device.ID) []*claimState {
+	return t.allocated[id.Driver][id.Pool][id.Name]
 }
 
-// each calls visit for each claim that has a device that is selected, once or
+// eachAllocated calls visit for each claim that has a device that is selected, once or
 // more.
-func (a allocations) each(selector device.Selector, visit func(*claimState)) {
+func (t *Tracker) eachAllocated(selector device.Selector, visit func(*claimState)) {
 	each := func(claims []*claimState) {
 		for _, state := range claims {
 			visit(state)
 		}
 	}
 	name, one := selector.Name()
-	for _, devices := range a.Selected(selector) {
+	for _, devices := range device.Selected(t.allocated, selector) {
 		if one {
 			each(devices[name])
 			continue
@@ -190,24 +182,6 @@ func (a allocations) each(selector device.Selector, visit func(*claimState)) {
 		for _, claims := range devices {
 			each(claims)
 		}
-	}
-}
-
-// child returns the map under key, which is made if there is none.
-func child[K comparable, V any](parent map[string]map[K]V, key string) map[K]V {
-	m, ok := parent[key]
-	if !ok {
-		m = map[K]V{}
-		parent[key] = m
-	}
-	return m
-}
-
-// drop takes a key out of the map under a name, and that map if it is empty.
-func drop[K comparable, V any](parent map[string]map[K]V, name string, key K) {
-	delete(parent[name], key)
-	if len(parent[name]) == 0 {
-		delete(parent, name)
 	}
 }
 

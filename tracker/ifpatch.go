@@ -33,18 +33,18 @@ func (t *Tracker) IfPatch(p PatchedTaints, now time.Time) []Change {
 	users := &podSet{repeated: true}
 	for _, rule := range t.written[p.Patch.Name] {
 		if rule.evicts() {
-			t.allocated.each(rule.Selector, users.addUsers)
+			t.eachAllocated(rule.Selector, users.addUsers)
 		}
 	}
 	if len(evictingOnly(after.fresh)) > 0 {
 		for _, selector := range p.Selectors {
-			t.allocated.each(selector, users.addUsers)
+			t.eachAllocated(selector, users.addUsers)
 		}
 	}
-	return t.changes(users, &view{Tracker: t}, &view{Tracker: t, patch: after})
+	return t.changes(users, t.actual(), &view{Tracker: t, patch: after})
 }
 
-// patchedView is what the devices of a patch would have. It is never written to.
+// patchedView has the taints that the devices of a patch would have. It is never written to.
 type patchedView struct {
 	patch   PatchRef
 	selects device.Index[struct{}]
@@ -58,11 +58,18 @@ func (t *Tracker) patchedView(p *PatchedTaints, now time.Time) *patchedView {
 	for _, selector := range p.Selectors {
 		v.selects.Set(selector, "", struct{}{})
 	}
-	known := t.knownTaints(p.Patch)
 	for _, spec := range p.Taints {
-		taint := datedTaints([]resourcev1.DeviceTaint{spec}, nil, p.Patch.Source(), now)[0]
+		taint := dated(spec, p.Patch.Source(), now)
 		taint.Patch, taint.Changed = p.Patch, now
-		before, stood := known[effectOf(spec)]
+		// The taint that the rules of the patch have, the earliest of its key and effect.
+		var before Taint
+		stood := false
+		for _, rule := range t.written[p.Patch.Name] {
+			if known := rule.taint(); rule.Patch == p.Patch && known.Key == taint.Key && known.Effect == taint.Effect &&
+				(!stood || compareTaints(known, before) < 0) {
+				before, stood = known, true
+			}
+		}
 		if stood && !taint.Stamped {
 			taint.TimeAdded, taint.Stamped = before.TimeAdded, before.Stamped
 		}
@@ -76,35 +83,6 @@ func (t *Tracker) patchedView(p *PatchedTaints, now time.Time) *patchedView {
 		v.standing = append(v.standing, taint)
 	}
 	return v
-}
-
-// keyAndEffect is what a patch keeps the time of a taint by.
-type keyAndEffect struct {
-	key    string
-	effect resourcev1.DeviceTaintEffect
-}
-
-func effectOf(taint resourcev1.DeviceTaint) keyAndEffect {
-	return keyAndEffect{key: taint.Key, effect: taint.Effect}
-}
-
-// knownTaints returns the taints that the rules of a patch have, the earliest of each key
-// and effect.
-func (t *Tracker) knownTaints(patch PatchRef) map[keyAndEffect]Taint {
-	known := map[keyAndEffect]Taint{}
-	if patch.UID == "" {
-		return known
-	}
-	for _, rule := range t.written[patch.Name] {
-		if rule.Patch != patch {
-			continue
-		}
-		of := effectOf(rule.Taint)
-		if earliest, ok := known[of]; !ok || compareTaints(rule.taint(), earliest) < 0 {
-			known[of] = rule.taint()
-		}
-	}
-	return known
 }
 
 // compareTaints orders taints by time, then so that the order does not depend on maps.
@@ -136,12 +114,10 @@ func (p *patchedView) taints(id device.ID, own []Taint, rules []device.Entry[*ru
 	return append(taints, patched...)
 }
 
-// sameAuthored compares two situations of one pod of which one has the taints of a patch
-// from rules and the other from the patch.
-func sameAuthored(a, b *Situation) bool {
-	return sameBut(a, b, func(x, y []Taint) bool {
-		return len(x) == len(y) && slices.EqualFunc(authored(x), authored(y), sameEffect)
-	})
+// sameAuthored compares the taints of a device of which one list has those of a patch from
+// rules and the other from the patch.
+func sameAuthored(a, b []Taint) bool {
+	return len(a) == len(b) && slices.EqualFunc(authored(a), authored(b), sameEffect)
 }
 
 // authored returns taints with their authors as sources, in an order that does not depend

@@ -28,96 +28,81 @@ type Impact struct {
 // Impact returns what a rule selects, or false if there is no such rule or the
 // devices are not known: then it could only say too little. It costs what the rule
 // selects, and holds the lock only while it collects that.
-func (t *Tracker) Impact(name string) (Impact, bool) {
-	impact, claims, ok := t.collectRule(name)
+func (t *Tracker) Impact(name string) (impact Impact, ok bool) {
+	var claims []selectedClaim
+	t.read(func() {
+		rule := t.rules[name]
+		if rule == nil || !t.devicesKnown {
+			return
+		}
+		impact.Rule, ok = rule.Rule, true
+		if !rule.Selects {
+			return
+		}
+		for range t.selectedDevices(rule.Selector) {
+			impact.Published++
+		}
+		evicting := rule.evicting()
+		impact.Allocated, claims = t.collect(slices.Values([]device.Selector{rule.Selector}), func(id device.ID) ([]Taint, bool) {
+			return evicting, rule.Matches(id)
+		})
+	})
 	impact.Pods = podsOf(claims)
 	return impact, ok
 }
 
-func (t *Tracker) collectRule(name string) (impact Impact, claims []selectedClaim, ok bool) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	rule, ok := t.rules[name]
-	if !ok || !t.devicesKnown {
-		return Impact{}, nil, false
-	}
-	impact.Rule = rule.Rule
-	if !rule.Selects {
-		return impact, nil, true
-	}
-	t.eachPublished(rule.Selector, func(device.ID) { impact.Published++ })
-	evicting := rule.evicting()
-	impact.Allocated, claims = t.collect(slices.Values([]device.Selector{rule.Selector}), func(id device.ID) ([]Taint, bool) {
-		return evicting, rule.Matches(id)
-	})
-	return impact, claims, true
-}
-
 // PatchImpact returns what the rules of a patch select together, or false while the
-// devices are not known. The Rule of the answer is left to who asks. A device that
+// devices are not known. The caller fills in the Rule of the answer. A device that
 // several of the rules select is counted once, as often as it would be for one of them,
 // and a pod stands there once: on each device with those taints of the patch that have
 // the given effect, as if it were NoExecute. A pod on no such device is left out.
 //
-// It costs what the rules select and how many they are, and looks at one pool at a
-// time, so that no writer waits for all of it: the numbers of devices may be of slightly
-// different moments.
-func (t *Tracker) PatchImpact(patch PatchRef, effect resourcev1.DeviceTaintEffect) (Impact, bool) {
-	impact, claims, pools, ok := t.collectPatch(patch, effect)
+// It costs what the rules select and how many they are, and takes the lock for each pool
+// anew: the numbers of devices may be of slightly different moments.
+func (t *Tracker) PatchImpact(patch PatchRef, effect resourcev1.DeviceTaintEffect) (impact Impact, ok bool) {
+	var claims []selectedClaim
+	pools := map[device.ID]struct{}{}
+	t.read(func() {
+		if ok = t.devicesKnown; !ok {
+			return
+		}
+		selectors, ofPools := map[device.Selector]struct{}{}, map[device.Selector]struct{}{}
+		for _, rule := range t.written[patch.Name] {
+			if rule.Patch == patch && rule.Selects {
+				selectors[rule.Selector], ofPools[rule.Selector.OfPools()] = struct{}{}, struct{}{}
+			}
+		}
+		impact.Allocated, claims = t.collect(maps.Keys(selectors), func(id device.ID) (taints []Taint, selected bool) {
+			for _, rule := range t.selecting.Match(id) {
+				if rule.Value.Patch != patch {
+					continue
+				}
+				selected = true
+				if rule.Value.Taint.Effect == effect {
+					taints = append(taints, rule.Value.evicting()...)
+				}
+			}
+			return taints, selected
+		})
+		for selector := range ofPools {
+			for id := range device.Selected(t.pools, selector) {
+				pools[id] = struct{}{}
+			}
+		}
+	})
 	impact.Pods = podsOf(claims)
-	for pool := range pools {
-		impact.Published += t.publishedFor(patch, pool)
+	for id := range pools {
+		t.inPool(id, func(p *pool) {
+			for _, d := range p.devices() {
+				if slices.ContainsFunc(t.selecting.Match(deviceIn(id, d.Name)), func(rule device.Entry[*ruleState]) bool {
+					return rule.Value.Patch == patch
+				}) {
+					impact.Published++
+				}
+			}
+		})
 	}
 	return impact, ok
-}
-
-// collectPatch returns the claims with devices that the rules of a patch select, how many
-// such devices are allocated, and the pools that may have some.
-func (t *Tracker) collectPatch(patch PatchRef, effect resourcev1.DeviceTaintEffect) (impact Impact, claims []selectedClaim, pools map[device.ID]struct{}, ok bool) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if !t.devicesKnown {
-		return Impact{}, nil, nil, false
-	}
-	selectors, ofPools := map[device.Selector]struct{}{}, map[device.Selector]struct{}{}
-	for _, rule := range t.written[patch.Name] {
-		if rule.Patch == patch && rule.Selects {
-			selectors[rule.Selector], ofPools[rule.Selector.OfPools()] = struct{}{}, struct{}{}
-		}
-	}
-	impact.Allocated, claims = t.collect(maps.Keys(selectors), func(id device.ID) (taints []Taint, selected bool) {
-		for _, rule := range t.selecting.Match(id) {
-			if rule.Value.Patch != patch {
-				continue
-			}
-			selected = true
-			if rule.Value.Taint.Effect == effect {
-				taints = append(taints, rule.Value.evicting()...)
-			}
-		}
-		return taints, selected
-	})
-	pools = map[device.ID]struct{}{}
-	for selector := range ofPools {
-		for pool := range t.pools.Selected(selector) {
-			pools[pool] = struct{}{}
-		}
-	}
-	return impact, claims, pools, true
-}
-
-// publishedFor returns how many of the devices that a pool publishes a patch selects.
-func (t *Tracker) publishedFor(patch PatchRef, pool device.ID) (count int) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	for _, d := range t.pools[pool.Driver][pool.Pool].devices() {
-		if slices.ContainsFunc(t.selecting.Match(deviceIn(pool, d.Name)), func(rule device.Entry[*ruleState]) bool {
-			return rule.Value.Patch == patch
-		}) {
-			count++
-		}
-	}
-	return count
 }
 
 // evicting returns the taint of the rule as it would evict.
@@ -132,7 +117,7 @@ func (r *ruleState) evicting() []Taint {
 func (t *Tracker) collect(under iter.Seq[device.Selector], selected func(device.ID) ([]Taint, bool)) (allocated int, claims []selectedClaim) {
 	seen := map[*claimState]struct{}{}
 	for selector := range under {
-		t.allocated.each(selector, func(state *claimState) {
+		t.eachAllocated(selector, func(state *claimState) {
 			if _, twice := seen[state]; twice {
 				return
 			}

@@ -8,22 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// nodeState is a known node.
 type nodeState struct {
-	// Node is the node as it was last seen, zero while there is none. Its lists are replaced,
-	// never written to.
+	// Node is the node as it was last seen. Its lists are replaced, never written to.
 	Node
-	// known is true while the node exists.
-	known bool
 	// taints is replaced, never written to: callers hold it without the lock.
 	taints []Taint
-	pods   map[*Pod]struct{}
 }
 
 // SetNode records a node as it was seen at now.
 func (t *Tracker) SetNode(node Node, now time.Time) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.setNode(t.node(node.Name), node, now)
+	old, known := t.nodes[node.Name]
+	return t.setNode(old, known, node, now)
 }
 
 // RefreshNode records a node that the API server returned to a request of our own.
@@ -34,38 +32,43 @@ func (t *Tracker) SetNode(node Node, now time.Time) []Key {
 func (t *Tracker) RefreshNode(node Node, before string, now time.Time) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	state, ok := t.nodes[node.Name]
-	if !ok || !state.known || state.UID != node.UID {
+	old, known := t.nodes[node.Name]
+	if !known || old.UID != node.UID {
 		return nil
 	}
-	if state.ResourceVersion == before {
-		state.ResourceVersion = ""
+	if old.ResourceVersion == before {
+		old.ResourceVersion = ""
 	}
-	return t.setNode(state, node, now)
+	return t.setNode(old, true, node, now)
 }
 
-func (t *Tracker) setNode(s *nodeState, node Node, now time.Time) []Key {
-	if s.known && Older(node.ResourceVersion, s.ResourceVersion) {
+// setNode puts node in the place of old, which is zero if it is not known.
+func (t *Tracker) setNode(old nodeState, known bool, node Node, now time.Time) []Key {
+	if known && Older(node.ResourceVersion, old.ResourceVersion) {
 		return nil
 	}
 	var prior []Taint
-	witnessed := s.known && s.UID == node.UID
+	witnessed := known && old.UID == node.UID
 	if witnessed {
-		prior = s.taints
+		prior = old.taints
 	}
 	taints := merge(node.Taints, prior, witnessed, Source{Kind: SourceNode, Name: node.Name}, now)
-	changed := !slices.EqualFunc(taints, s.taints, sameEffect) || !slices.Equal(twinsOf(node.Taints), twinsOf(s.Taints))
-	t.outage.count(s, -1)
-	if !s.known || !slices.Equal(s.Labels, node.Labels) || !slices.EqualFunc(s.Taints, node.Taints, sameWritten) {
+	changed := !slices.EqualFunc(taints, old.taints, sameEffect) || !slices.Equal(twinsOf(node.Taints), twinsOf(old.Taints))
+	if !changed {
+		taints = old.taints
+	}
+	if known {
+		t.outage.count(&old.Node, -1)
+	}
+	if !known || !slices.Equal(old.Labels, node.Labels) || !slices.EqualFunc(old.Taints, node.Taints, sameWritten) {
 		t.nodesVersion++
 	}
-	s.Node, s.known = node, true
-	t.outage.count(s, 1)
+	t.nodes[node.Name] = nodeState{Node: node, taints: taints}
+	t.outage.count(&node, 1)
 	if !changed {
 		return nil
 	}
-	s.taints = taints
-	return s.keys()
+	return t.keysOn(node.Name)
 }
 
 // DeleteNode forgets the node of that name and UID; one that was created anew
@@ -75,19 +78,17 @@ func (t *Tracker) setNode(s *nodeState, node Node, now time.Time) []Key {
 func (t *Tracker) DeleteNode(name string, uid types.UID) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	state, ok := t.nodes[name]
-	if !ok || !state.known || state.UID != uid {
+	old, known := t.nodes[name]
+	if !known || old.UID != uid {
 		return nil
 	}
-	tainted := len(state.taints) > 0
+	delete(t.nodes, name)
 	t.nodesVersion++
-	t.outage.count(state, -1)
-	*state = nodeState{pods: state.pods}
-	t.pruneNode(name)
-	if !tainted {
+	t.outage.count(&old.Node, -1)
+	if len(old.taints) == 0 {
 		return nil
 	}
-	return state.keys()
+	return t.keysOn(name)
 }
 
 // sameWritten reports whether two taints are the same to the scheduler, which does not
@@ -99,10 +100,7 @@ func sameWritten(a, b corev1.Taint) bool { return a.MatchTaint(&b) && a.Value ==
 func (t *Tracker) Taints(name string) (types.UID, []Taint) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	state, ok := t.nodes[name]
-	if !ok {
-		return "", nil
-	}
+	state := t.nodes[name]
 	return state.UID, state.taints
 }
 
@@ -110,11 +108,7 @@ func (t *Tracker) Taints(name string) (types.UID, []Taint) {
 func (t *Tracker) PodsOn(name string) []Key {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	state, ok := t.nodes[name]
-	if !ok {
-		return nil
-	}
-	return sortKeys(state.keys())
+	return sortKeys(t.keysOn(name))
 }
 
 // Tainted returns the names of the nodes that have a NoExecute taint, sorted.
@@ -131,24 +125,11 @@ func (t *Tracker) Tainted() []string {
 	return names
 }
 
-func (t *Tracker) node(name string) *nodeState {
-	state, ok := t.nodes[name]
-	if !ok {
-		state = &nodeState{pods: map[*Pod]struct{}{}}
-		t.nodes[name] = state
-	}
-	return state
-}
-
-func (t *Tracker) pruneNode(name string) {
-	if state := t.nodes[name]; !state.known && len(state.pods) == 0 {
-		delete(t.nodes, name)
-	}
-}
-
-func (s *nodeState) keys() []Key {
-	keys := make([]Key, 0, len(s.pods))
-	for pod := range s.pods {
+// keysOn returns the keys of the pods on a node.
+func (t *Tracker) keysOn(node string) []Key {
+	pods := t.onNode[node]
+	keys := make([]Key, 0, len(pods))
+	for pod := range pods {
 		keys = append(keys, pod.Key)
 	}
 	return keys

@@ -23,11 +23,11 @@ func (t *Tracker) NodesDown() (nodes, down int) {
 	return t.outage.nodes, t.outage.down
 }
 
-// count counts a node, if there is one, so many times. Of a node that is not ready or not
+// count counts a node so many times. Of a node that is not ready or not
 // reached Kubernetes always says so by a taint with effect NoSchedule, also when it
 // withholds the one with NoExecute because all nodes are down (J03).
-func (o *outage) count(node *nodeState, times int) {
-	if !node.known || node.Labels.Has(labelExcluded) {
+func (o *outage) count(node *Node, times int) {
+	if node.Labels.Has(labelExcluded) {
 		return
 	}
 	o.nodes += times

@@ -53,22 +53,15 @@ func (t *Tracker) PatchRules(patch string) []string {
 func (t *Tracker) Patches() []PatchRef {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	var patches []PatchRef
+	patches := map[PatchRef]struct{}{}
 	for _, rules := range t.written {
-		seen := map[PatchRef]struct{}{}
 		for _, rule := range rules {
-			if _, again := seen[rule.Patch]; !again {
-				seen[rule.Patch] = struct{}{}
-				patches = append(patches, rule.Patch)
-			}
+			patches[rule.Patch] = struct{}{}
 		}
 	}
-	slices.SortFunc(patches, comparePatches)
-	return patches
-}
-
-func comparePatches(a, b PatchRef) int {
-	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	return slices.SortedFunc(maps.Keys(patches), func(a, b PatchRef) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
 }
 
 // Standing returns the NoExecute taint with a key of a node or a rule; false if there is none. Of the taints
@@ -76,28 +69,26 @@ func comparePatches(a, b PatchRef) int {
 // may be written long after each other, and one more when a device comes or the patch is widened. UIDs do
 // not matter.
 func (t *Tracker) Standing(source Source, key string) (first, last Taint, ok bool) {
-	switch source.Kind {
-	case SourceNode:
-		_, taints := t.Taints(source.Name)
-		first, ok = find(taints, key, corev1.TaintEffectNoExecute)
-	case SourceRule:
-		first, ok = t.RuleTaint(source.Name)
-		ok = ok && first.Key == key && first.Effect == corev1.TaintEffectNoExecute
-	case SourcePatch:
-		return t.patchTaint(source.Name, key)
-	case SourceSlice:
-	}
-	return first, first, ok
-}
-
-func (t *Tracker) patchTaint(patch, key string) (first, last Taint, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	for _, rule := range t.written[patch] {
-		if rule.Taint.Key != key || rule.Taint.Effect != resourcev1.DeviceTaintEffectNoExecute {
+	var taints []Taint
+	switch source.Kind {
+	case SourceNode:
+		taints = t.nodes[source.Name].taints
+	case SourceRule:
+		if rule, known := t.rules[source.Name]; known {
+			taints = rule.taints
+		}
+	case SourcePatch:
+		for _, rule := range t.written[source.Name] {
+			taints = append(taints, rule.taint())
+		}
+	case SourceSlice:
+	}
+	for _, taint := range taints {
+		if taint.Key != key || taint.Effect != corev1.TaintEffectNoExecute {
 			continue
 		}
-		taint := rule.taint()
 		if !ok || compareAppeared(taint, first) < 0 {
 			first = taint
 		}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/utils/ptr"
 )
 
@@ -22,7 +23,7 @@ func (k Key) String() string {
 	return k.Namespace + "/" + k.Name
 }
 
-// Pod is what is kept of a pod. Its slices and pointers are shared and must not
+// Pod is the kept part of a pod. Its slices and pointers are shared and must not
 // be written to.
 type Pod struct {
 	Key
@@ -56,8 +57,7 @@ type Pod struct {
 	states *[]*claimState
 }
 
-// public returns a copy for others, who have no business with what is guarded by
-// the lock of the tracker.
+// public returns a copy for others, without the fields that the lock of the tracker guards.
 func (p *Pod) public() Pod {
 	public := *p
 	public.states = nil
@@ -72,7 +72,7 @@ func (p *Pod) claimStates() []*claimState {
 	return *p.states
 }
 
-// PodOf returns what is kept of pod.
+// PodOf returns the kept part of pod.
 func PodOf(pod *corev1.Pod) Pod {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return Pod{
@@ -101,29 +101,15 @@ func PodOf(pod *corev1.Pod) Pod {
 func claimsOf(pod *corev1.Pod) []PodClaim {
 	var claims []PodClaim
 	for i := range pod.Spec.ResourceClaims {
-		ref := &pod.Spec.ResourceClaims[i]
-		switch {
-		case ref.ResourceClaimName != nil:
-			claims = append(claims, PodClaim{Name: *ref.ResourceClaimName})
-		case ref.ResourceClaimTemplateName != nil:
-			if name, ok := generatedClaim(pod, ref.Name); ok {
-				claims = append(claims, PodClaim{Name: name, Generated: true})
-			}
+		// An error says that there is no name yet.
+		if name, generated, _ := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i]); name != nil {
+			claims = append(claims, PodClaim{Name: *name, Generated: generated})
 		}
 	}
 	if extended := pod.Status.ExtendedResourceClaimStatus; extended != nil && extended.ResourceClaimName != "" {
 		claims = append(claims, PodClaim{Name: extended.ResourceClaimName, Generated: true})
 	}
 	return claims
-}
-
-func generatedClaim(pod *corev1.Pod, ref string) (string, bool) {
-	for i := range pod.Status.ResourceClaimStatuses {
-		if status := &pod.Status.ResourceClaimStatuses[i]; status.Name == ref {
-			return ptr.Deref(status.ResourceClaimName, ""), status.ResourceClaimName != nil
-		}
-	}
-	return "", false
 }
 
 func podGroup(pod *corev1.Pod) string {
@@ -168,7 +154,7 @@ func sameToleration(a, b corev1.Toleration) bool {
 	return a.MatchToleration(&b) && ptr.Equal(a.TolerationSeconds, b.TolerationSeconds)
 }
 
-// Node is what is kept of a node.
+// Node is the kept part of a node.
 type Node struct {
 	Name            string
 	UID             types.UID
@@ -177,7 +163,7 @@ type Node struct {
 	Labels          Labels
 }
 
-// NodeOf returns what is kept of node.
+// NodeOf returns the kept part of node.
 func NodeOf(node *corev1.Node) Node {
 	return Node{Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Taints: node.Spec.Taints, Labels: LabelsOf(node.Labels)}
 }

@@ -4,12 +4,11 @@ import (
 	"slices"
 )
 
-// SetPod records a pod. A pod without a node is nobody's concern yet and is not
-// kept.
+// SetPod records a pod. A pod without a node has no taints yet and is not kept.
 func (t *Tracker) SetPod(pod Pod) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.setPod(t.pods[pod.Key], pod)
+	return t.setPod(t.pods[pod.Namespace][pod.Key], pod)
 }
 
 // RefreshPod records a pod that the API server returned to a request of our own.
@@ -17,7 +16,7 @@ func (t *Tracker) SetPod(pod Pod) []Key {
 func (t *Tracker) RefreshPod(pod Pod) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old := t.pods[pod.Key]
+	old := t.pods[pod.Namespace][pod.Key]
 	if old == nil {
 		return nil
 	}
@@ -32,18 +31,16 @@ func (t *Tracker) setPod(old *Pod, pod Pod) []Key {
 	if pod.NodeName == "" {
 		return t.remove(old)
 	}
-	if old == nil {
-		t.insert(&pod)
-		return t.ifExposed(&pod)
-	}
-	pod.Terminating = pod.Terminating || old.Terminating
-	if sameFate(old, &pod) {
-		t.replace(old, &pod)
-		if slices.Equal(old.Labels(), pod.Labels()) {
-			return nil
+	if old != nil {
+		pod.Terminating = pod.Terminating || old.Terminating
+		if sameFate(old, &pod) {
+			t.replace(old, &pod)
+			if slices.Equal(old.Labels(), pod.Labels()) {
+				return nil
+			}
+			// Policies and disruption budgets go by labels.
+			return t.ifExposed(&pod)
 		}
-		// Policies and disruption budgets go by labels.
-		return t.ifExposed(&pod)
 	}
 	left := t.remove(old)
 	t.insert(&pod)
@@ -57,14 +54,14 @@ func (t *Tracker) setPod(old *Pod, pod Pod) []Key {
 func (t *Tracker) DeletePod(key Key) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.remove(t.pods[key])
+	return t.remove(t.pods[key.Namespace][key])
 }
 
 // SetTerminating records that the API server accepted the deletion of a pod.
 func (t *Tracker) SetTerminating(key Key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old := t.pods[key]
+	old := t.pods[key.Namespace][key]
 	if old == nil || old.Terminating {
 		return
 	}
@@ -73,11 +70,21 @@ func (t *Tracker) SetTerminating(key Key) {
 	t.replace(old, &pod)
 }
 
-func (t *Tracker) insert(pod *Pod) {
-	t.pods[pod.Key] = pod
+// enter makes a pod known by its key and node.
+func (t *Tracker) enter(pod *Pod) {
+	t.pods.Set(pod.Namespace, pod.Key, pod)
 	t.count(pod, 1)
-	t.node(pod.NodeName).pods[pod] = struct{}{}
-	child(t.namespaces, pod.Namespace)[pod] = struct{}{}
+	t.onNode.Set(pod.NodeName, pod, struct{}{})
+}
+
+// leave reverts enter, but for the key.
+func (t *Tracker) leave(pod *Pod) {
+	t.count(pod, -1)
+	t.onNode.Delete(pod.NodeName, pod)
+}
+
+func (t *Tracker) insert(pod *Pod) {
+	t.enter(pod)
 	pod.states = nil
 	if len(pod.Claims) == 0 {
 		return
@@ -96,13 +103,8 @@ func (t *Tracker) insert(pod *Pod) {
 // replace puts a new version of a pod in the place of the old one, which is on the
 // same node and uses the same claims.
 func (t *Tracker) replace(old, pod *Pod) {
-	delete(t.nodes[old.NodeName].pods, old)
-	t.nodes[pod.NodeName].pods[pod] = struct{}{}
-	delete(t.namespaces[old.Namespace], old)
-	child(t.namespaces, pod.Namespace)[pod] = struct{}{}
-	t.pods[pod.Key] = pod
-	t.count(old, -1)
-	t.count(pod, 1)
+	t.enter(pod)
+	t.leave(old)
 	pod.states = old.states
 	for _, state := range old.claimStates() {
 		if i := slices.Index(state.users, old); i >= 0 {
@@ -117,11 +119,8 @@ func (t *Tracker) remove(pod *Pod) []Key {
 		return nil
 	}
 	keys := t.ifExposed(pod)
-	delete(t.pods, pod.Key)
-	t.count(pod, -1)
-	delete(t.nodes[pod.NodeName].pods, pod)
-	drop(t.namespaces, pod.Namespace, pod)
-	t.pruneNode(pod.NodeName)
+	t.pods.Delete(pod.Namespace, pod.Key)
+	t.leave(pod)
 	for i, state := range pod.claimStates() {
 		state.users = without(state.users, pod)
 		t.pruneClaim(ClaimName{Namespace: pod.Namespace, Name: pod.Claims[i].Name})
@@ -151,6 +150,5 @@ func (t *Tracker) exposed(pod *Pod) bool {
 
 // onTaintedDevice reports whether a NoExecute taint of a device holds for pod.
 func (t *Tracker) onTaintedDevice(pod *Pod) bool {
-	v := view{Tracker: t}
-	return len(v.held(pod)) > 0
+	return len(t.actual().held(pod)) > 0
 }

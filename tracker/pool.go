@@ -30,7 +30,8 @@ func deviceIn(pool device.ID, name string) device.ID {
 // are there yet (DE-17). When the last of them goes, the generation before counts
 // again (DE-18).
 type pool struct {
-	generations map[int64]map[string]*Slice
+	// generations holds the slices of each generation, by name.
+	generations device.Table[int64, string, *Slice]
 	newest      int64
 	// tainted holds the taints of the devices that have some, by device name, in
 	// the order of their slices and then as they stand there. Its values are
@@ -39,23 +40,17 @@ type pool struct {
 }
 
 func newPool() *pool {
-	return &pool{generations: map[int64]map[string]*Slice{}, tainted: map[string][]Taint{}}
+	return &pool{generations: device.Table[int64, string, *Slice]{}, tainted: map[string][]Taint{}}
 }
 
 // replace puts slice in the place of old, nil for none, and returns the names of
 // the devices whose NoExecute taints changed by that.
 func (p *pool) replace(old, slice *Slice) []string {
 	if old != nil {
-		delete(p.generations[old.Generation], old.Name)
-		if len(p.generations[old.Generation]) == 0 {
-			delete(p.generations, old.Generation)
-		}
+		p.generations.Delete(old.Generation, old.Name)
 	}
 	if slice != nil {
-		if p.generations[slice.Generation] == nil {
-			p.generations[slice.Generation] = map[string]*Slice{}
-		}
-		p.generations[slice.Generation][slice.Name] = slice
+		p.generations.Set(slice.Generation, slice.Name, slice)
 	}
 	before := p.newest
 	p.newest = 0
@@ -104,7 +99,7 @@ func (p *pool) retaint(taints map[string][]Taint, stays func(Taint) bool) []stri
 		} else {
 			p.tainted[name] = after
 		}
-		if !sameEvicting(before, after) {
+		if !slices.EqualFunc(evictingOnly(before), evictingOnly(after), sameEffect) {
 			changed = append(changed, name)
 		}
 	}
@@ -137,7 +132,7 @@ func (p *pool) devices() iter.Seq2[*Slice, *Device] {
 
 // clone returns a copy that can be changed alone.
 func (p *pool) clone() *pool {
-	c := &pool{generations: make(map[int64]map[string]*Slice, len(p.generations)), newest: p.newest, tainted: maps.Clone(p.tainted)}
+	c := &pool{generations: make(device.Table[int64, string, *Slice], len(p.generations)), newest: p.newest, tainted: maps.Clone(p.tainted)}
 	for generation, members := range p.generations {
 		c.generations[generation] = maps.Clone(members)
 	}
@@ -148,29 +143,37 @@ func (s *Slice) source() Source {
 	return Source{Kind: SourceSlice, Name: s.Name}
 }
 
-// datedTaints returns the taints of a device, dated. A taint without a time, which
-// the API server does not store but a client may be handed, counts from when the
-// same taint was first seen, among prior or now (DE-30, K08).
+// dated returns the taint of a device or a rule, dated. A taint without a time, which
+// the API server does not store but a client may be handed, counts from now (DE-30, K08).
+func dated(spec resourcev1.DeviceTaint, source Source, now time.Time) Taint {
+	taint := Taint{
+		Key: spec.Key, Value: spec.Value, Effect: corev1.TaintEffect(spec.Effect),
+		TimeAdded: now, Seen: now, Source: source,
+	}
+	if !spec.TimeAdded.IsZero() {
+		taint.TimeAdded, taint.Stamped = spec.TimeAdded.Time, true
+	}
+	return taint
+}
+
+// datedTaints returns the taints of a device, dated. One without a time that is among prior
+// counts from when it was first seen.
 func datedTaints(specs []resourcev1.DeviceTaint, prior []Taint, source Source, now time.Time) []Taint {
 	taints := make([]Taint, 0, len(specs))
 	for _, spec := range specs {
-		taint := Taint{
-			Key: spec.Key, Value: spec.Value, Effect: corev1.TaintEffect(spec.Effect),
-			TimeAdded: now, Seen: now, Source: source,
-		}
-		var stood *Taint
+		taint := dated(spec, source, now)
 		for _, old := range prior {
-			if old.Key == taint.Key && old.Value == taint.Value && old.Effect == taint.Effect {
-				taint.TimeAdded, taint.Seen, taint.Changed = old.Seen, old.Seen, old.Changed
-				stood = &old
-				break
+			if old.Key != taint.Key || old.Value != taint.Value || old.Effect != taint.Effect {
+				continue
 			}
-		}
-		if added := spec.TimeAdded; added != nil && !added.IsZero() {
-			taint.TimeAdded, taint.Stamped = added.Time, true
-		}
-		if stood != nil && taint.TimeAdded.Before(stood.TimeAdded) {
-			taint.Changed = now
+			taint.Seen, taint.Changed = old.Seen, old.Changed
+			if !taint.Stamped {
+				taint.TimeAdded = old.Seen
+			}
+			if taint.TimeAdded.Before(old.TimeAdded) {
+				taint.Changed = now
+			}
+			break
 		}
 		taints = append(taints, taint)
 	}
@@ -192,13 +195,9 @@ func evictingOnly(taints []Taint) []Taint {
 	return evicting
 }
 
-func sameEvicting(a, b []Taint) bool {
-	return slices.EqualFunc(evictingOnly(a), evictingOnly(b), sameEffect)
-}
-
 // PoolOfOthers reports whether a pool has slices, beside the one with a name, that belong to
-// another node than that one does, or to none: slices of one pool are published by one driver,
-// so whoever may speak for the node of one may not for the node of another.
+// another node than that one does, or to none: one driver publishes the slices of one pool,
+// so the user who may write for the node of one may not for the node of another.
 func (t *Tracker) PoolOfOthers(slice *Slice) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

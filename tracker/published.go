@@ -20,12 +20,22 @@ type Published struct {
 }
 
 // PublishedEvicting returns the taints of effect NoExecute that drivers publish,
-// sorted by device, key and value. It looks at one pool at a time, so that no writer
-// waits for all of it.
+// sorted by device, key and value. It takes the lock for each pool anew.
 func (t *Tracker) PublishedEvicting() []Published {
 	var found []Published
-	for _, name := range t.poolIDs() {
-		found = append(found, t.publishedIn(name)...)
+	for _, id := range t.poolIDs() {
+		t.inPool(id, func(p *pool) {
+			if p == nil || len(p.tainted) == 0 {
+				return
+			}
+			for slice, d := range p.devices() {
+				for _, taint := range d.Taints {
+					if taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
+						found = append(found, Published{Device: deviceIn(id, d.Name), Taint: taint, Slice: slice.Name, SliceUID: slice.UID})
+					}
+				}
+			}
+		})
 	}
 	slices.SortFunc(found, func(a, b Published) int {
 		return cmp.Or(
@@ -33,23 +43,5 @@ func (t *Tracker) PublishedEvicting() []Published {
 			cmp.Compare(a.Taint.Key, b.Taint.Key), cmp.Compare(a.Taint.Value, b.Taint.Value), cmp.Compare(a.Slice, b.Slice),
 		)
 	})
-	return found
-}
-
-func (t *Tracker) publishedIn(pool device.ID) []Published {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	p := t.pools[pool.Driver][pool.Pool]
-	if p == nil || len(p.tainted) == 0 {
-		return nil
-	}
-	var found []Published
-	for slice, d := range p.devices() {
-		for _, taint := range d.Taints {
-			if taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
-				found = append(found, Published{Device: deviceIn(pool, d.Name), Taint: taint, Slice: slice.Name, SliceUID: slice.UID})
-			}
-		}
-	}
 	return found
 }

@@ -19,30 +19,27 @@ type ruleState struct {
 func (r *ruleState) taint() Taint { return r.taints[0] }
 
 func newRuleState(rule Rule, old *ruleState, now time.Time) *ruleState {
-	source := Source{Kind: SourceRule, Name: rule.Name, UID: rule.UID}
-	taints := datedTaints([]resourcev1.DeviceTaint{rule.Taint}, nil, source, now)
-	taints[0].Patch = rule.Patch
-	if old == nil || old.UID != rule.UID {
-		taints[0].Changed = rule.Created
-		return &ruleState{Rule: rule, taints: taints}
-	}
-	taint, before := &taints[0], old.taint()
-	taint.Witnessed = true
-	// A new key or value leaves the time as it was (DE-37), and so also since when the
-	// taint is known. A new time does not make it new either, or whoever moves it ahead
-	// again and again would hold an eviction for ever.
-	if taint.Effect == before.Effect {
-		taint.Seen, taint.Witnessed = before.Seen, before.Witnessed
-		if !taint.Stamped {
-			taint.TimeAdded = before.Seen
+	taint := dated(rule.Taint, Source{Kind: SourceRule, Name: rule.Name, UID: rule.UID}, now)
+	taint.Patch, taint.Changed = rule.Patch, rule.Created
+	if old != nil && old.UID == rule.UID {
+		before := old.taint()
+		taint.Witnessed = true
+		// A new key or value leaves the time as it was (DE-37), and so also since when the
+		// taint is known. A new time does not make it new either: a user who moves it ahead
+		// again and again would hold an eviction for ever.
+		if taint.Effect == before.Effect {
+			taint.Seen, taint.Witnessed = before.Seen, before.Witnessed
+			if !taint.Stamped {
+				taint.TimeAdded = before.Seen
+			}
+		}
+		taint.Changed = before.Changed
+		if taint.Key != before.Key || taint.Value != before.Value || taint.Effect != before.Effect ||
+			taint.TimeAdded.Before(before.TimeAdded) || rule.Selects != old.Selects || rule.Selector != old.Selector || rule.Patch != old.Patch {
+			taint.Changed = now
 		}
 	}
-	taint.Changed = before.Changed
-	if taint.Key != before.Key || taint.Value != before.Value || taint.Effect != before.Effect ||
-		taint.TimeAdded.Before(before.TimeAdded) || rule.Selects != old.Selects || rule.Selector != old.Selector || rule.Patch != old.Patch {
-		taint.Changed = now
-	}
-	return &ruleState{Rule: rule, taints: taints}
+	return &ruleState{Rule: rule, taints: []Taint{taint}}
 }
 
 // evicts reports whether the rule can evict; it may be nil.
@@ -54,11 +51,7 @@ func (r *ruleState) evicts() bool {
 func (t *Tracker) SetRule(rule Rule, now time.Time) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old := t.rules[rule.Name]
-	if old != nil && Older(rule.ResourceVersion, old.ResourceVersion) {
-		return nil
-	}
-	return t.replaceRule(old, rule, now)
+	return t.setRule(t.rules[rule.Name], rule, now)
 }
 
 // RefreshRule records a rule that the API server returned to a request of our own.
@@ -70,13 +63,17 @@ func (t *Tracker) RefreshRule(rule Rule, before string, now time.Time) []Key {
 	if old == nil || old.UID != rule.UID {
 		return nil
 	}
-	if old.ResourceVersion != before && Older(rule.ResourceVersion, old.ResourceVersion) {
-		return nil
+	if old.ResourceVersion == before {
+		old.ResourceVersion = ""
 	}
-	return t.replaceRule(old, rule, now)
+	return t.setRule(old, rule, now)
 }
 
-func (t *Tracker) replaceRule(old *ruleState, rule Rule, now time.Time) []Key {
+// setRule puts rule in the place of old, nil for none.
+func (t *Tracker) setRule(old *ruleState, rule Rule, now time.Time) []Key {
+	if old != nil && Older(rule.ResourceVersion, old.ResourceVersion) {
+		return nil
+	}
 	state := newRuleState(rule, old, now)
 	t.unselect(old)
 	t.rules[rule.Name] = state
@@ -84,7 +81,7 @@ func (t *Tracker) replaceRule(old *ruleState, rule Rule, now time.Time) []Key {
 		t.selecting.Set(rule.Selector, rule.Name, state)
 	}
 	if rule.Patch != (PatchRef{}) {
-		child(t.written, rule.Patch.Name)[rule.Name] = state
+		t.written.Set(rule.Patch.Name, rule.Name, state)
 	}
 	users := t.usersOfRules(old, state)
 	if state.pairs() && (!old.pairs() || old.Selector != state.Selector || !sameEffect(old.taint(), state.taint())) {
@@ -136,7 +133,7 @@ func (t *Tracker) RuleTaint(name string) (Taint, bool) {
 	return state.taint(), true
 }
 
-// unselect takes a rule, nil for none, out of what finds rules.
+// unselect takes a rule, nil for none, out of the indexes of rules.
 func (t *Tracker) unselect(rule *ruleState) {
 	if rule == nil {
 		return
@@ -144,7 +141,7 @@ func (t *Tracker) unselect(rule *ruleState) {
 	if rule.Selects {
 		t.selecting.Delete(rule.Selector, rule.Name)
 	}
-	drop(t.written, rule.Patch.Name, rule.Name)
+	t.written.Delete(rule.Patch.Name, rule.Name)
 }
 
 // usersOfRules returns the pods whose fate may differ between one rule and the
@@ -156,7 +153,7 @@ func (t *Tracker) usersOfRules(old, rule *ruleState) *podSet {
 	}
 	for _, r := range []*ruleState{old, rule} {
 		if r.evicts() {
-			t.allocated.each(r.Selector, users.addUsers)
+			t.eachAllocated(r.Selector, users.addUsers)
 		}
 		if old.evicts() && rule.evicts() {
 			if old.Selector == rule.Selector {

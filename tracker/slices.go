@@ -14,12 +14,7 @@ import (
 func (t *Tracker) SetSlice(slice Slice, now time.Time) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old := t.slices[slice.Name]
-	if old != nil && Older(slice.ResourceVersion, old.ResourceVersion) {
-		return nil
-	}
-	slice.seen = now
-	return t.replaceSlice(old, slice)
+	return t.setSlice(t.slices[slice.Name], slice, now)
 }
 
 // RefreshSlice records a slice that the API server returned to a request of our
@@ -31,14 +26,18 @@ func (t *Tracker) RefreshSlice(slice Slice, before string, now time.Time) []Key 
 	if old == nil || old.UID != slice.UID {
 		return nil
 	}
-	if old.ResourceVersion != before && Older(slice.ResourceVersion, old.ResourceVersion) {
+	if old.ResourceVersion == before {
+		old.ResourceVersion = ""
+	}
+	return t.setSlice(old, slice, now)
+}
+
+// setSlice puts slice in the place of old, nil for none.
+func (t *Tracker) setSlice(old *Slice, slice Slice, now time.Time) []Key {
+	if old != nil && Older(slice.ResourceVersion, old.ResourceVersion) {
 		return nil
 	}
 	slice.seen = now
-	return t.replaceSlice(old, slice)
-}
-
-func (t *Tracker) replaceSlice(old *Slice, slice Slice) []Key {
 	var users podSet
 	if old != nil && old.poolID() != slice.poolID() {
 		t.changePool(old, nil, &users)
@@ -111,19 +110,12 @@ func (s *podSet) all() []*Pod {
 	})
 }
 
-func (s *podSet) keys() []Key {
-	pods := s.all()
-	keys := make([]Key, 0, len(pods))
-	for _, pod := range pods {
-		keys = append(keys, pod.Key)
-	}
-	return keys
-}
+func (s *podSet) keys() []Key { return keysOf(s.all()) }
 
 // addDevice adds the pods that refer to a claim with that device.
 func (t *Tracker) addDevice(users *podSet, id device.ID) {
 	users.repeated = true
-	for _, state := range t.allocated.on(id) {
+	for _, state := range t.claimsOn(id) {
 		users.addUsers(state)
 	}
 }

@@ -1,6 +1,8 @@
 package tracker
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -79,7 +81,7 @@ type Taint struct {
 	Patch PatchRef
 }
 
-// Author returns the object in which somebody wrote the taint: the patch of a rule that
+// Author returns the object in which a user wrote the taint: the patch of a rule that
 // is written out for one, else the source.
 func (t Taint) Author() Source {
 	if t.Patch != (PatchRef{}) {
@@ -91,12 +93,12 @@ func (t Taint) Author() Source {
 // From reports whether a taint comes from an object with that kind and name: the one that
 // carries it, or the patch that this one is written out for. UIDs do not matter.
 func (t Taint) From(kind SourceKind, name string) bool {
-	author := t.Author()
-	return (t.Source.Kind == kind && t.Source.Name == name) || (author.Kind == kind && author.Name == name)
+	named := Source{Kind: kind, Name: name}
+	return t.Source.Named() == named || t.Author().Named() == named
 }
 
 // Appeared returns when the taint was written so that it hits what it hits now, as
-// far as that can be told. A time that somebody set back does not make it older.
+// far as that can be told. A time that a user set back does not make it older.
 func (t Taint) Appeared() time.Time {
 	if t.Changed.After(t.TimeAdded) {
 		return t.Changed
@@ -109,11 +111,8 @@ func (t Taint) Appeared() time.Time {
 // count from a later time on.
 func (t Taint) Written(now time.Time) time.Time {
 	at := t.Appeared()
-	if !at.After(now) {
-		return at
-	}
-	if at = t.Changed; at.IsZero() {
-		at = t.Seen
+	if at.After(now) {
+		at = cmp.Or(t.Changed, t.Seen)
 	}
 	if at.After(now) {
 		return now
@@ -161,11 +160,14 @@ func merge(specs []corev1.Taint, prior []Taint, witnessed bool, source Source, n
 			Key: spec.Key, Value: spec.Value, Effect: spec.Effect,
 			TimeAdded: now, Seen: now, Witnessed: witnessed, Source: source,
 		}
-		old, stood := find(prior, spec.Key, spec.Effect)
+		var old Taint
+		i := slices.IndexFunc(prior, func(t Taint) bool { return t.Key == spec.Key && t.Effect == spec.Effect })
+		stood := i >= 0
 		if stood {
+			old = prior[i]
 			taint.TimeAdded, taint.Seen, taint.Witnessed, taint.Changed = old.TimeAdded, old.Seen, old.Witnessed, old.Changed
 		}
-		if spec.TimeAdded != nil && !spec.TimeAdded.IsZero() {
+		if !spec.TimeAdded.IsZero() {
 			taint.TimeAdded, taint.Stamped = spec.TimeAdded.Time, true
 		}
 		if (!stood && witnessed) || (stood && (taint.Value != old.Value || taint.TimeAdded.Before(old.TimeAdded))) {
@@ -174,13 +176,4 @@ func merge(specs []corev1.Taint, prior []Taint, witnessed bool, source Source, n
 		merged = append(merged, taint)
 	}
 	return merged
-}
-
-func find(taints []Taint, key string, effect corev1.TaintEffect) (Taint, bool) {
-	for _, t := range taints {
-		if t.Key == key && t.Effect == effect {
-			return t, true
-		}
-	}
-	return Taint{}, false
 }

@@ -17,26 +17,26 @@ import (
 // so that an event costs what it touches.
 type Tracker struct {
 	mu sync.RWMutex
-	// pods holds every pod that is on a node, known or not.
-	pods map[Key]*Pod
-	// namespaces finds them by their namespaces.
-	namespaces map[string]map[*Pod]struct{}
-	// nodes holds every known node and every node named by a pod. An entry goes
-	// when it is neither.
-	nodes map[string]*nodeState
+	// pods holds every pod that is on a node, known or not, by namespace.
+	pods device.Table[string, Key, *Pod]
+	// onNode finds them by their nodes.
+	onNode device.Table[string, *Pod, struct{}]
+	// nodes holds every known node.
+	nodes map[string]nodeState
 	// nodesVersion counts what changes about nodes that NodesVersion tells of.
 	nodesVersion uint64
-	// claims holds, in the same way, every claim that is known or used by a pod.
+	// claims holds every claim that is known or used by a pod. An entry goes when it is
+	// neither.
 	claims map[ClaimName]*claimState
-	// allocated finds the known claims by the devices allocated to them.
-	allocated allocations
+	// allocated finds the known claims by pool and name of the devices allocated to them.
+	allocated device.Pools[map[string][]*claimState]
 	slices    map[string]*Slice
 	// pools holds the pools of each driver, by name.
 	pools device.Pools[*pool]
 	rules map[string]*ruleState
 	// written holds the rules that are written out for each ResourceSlicePatch, by its
 	// name and theirs.
-	written map[string]map[string]*ruleState
+	written device.Table[string, string, *ruleState]
 	// budgets holds the PodDisruptionBudgets of each namespace, by name.
 	budgets map[string][]Budget
 	// outage counts the known nodes.
@@ -54,16 +54,16 @@ type Tracker struct {
 // New returns an empty tracker.
 func New() *Tracker {
 	return &Tracker{
-		pods:       map[Key]*Pod{},
-		namespaces: map[string]map[*Pod]struct{}{},
-		nodes:      map[string]*nodeState{},
-		claims:     map[ClaimName]*claimState{},
-		allocated:  allocations{device.Pools[map[string][]*claimState]{}},
-		slices:     map[string]*Slice{},
-		pools:      device.Pools[*pool]{},
-		rules:      map[string]*ruleState{},
-		written:    map[string]map[string]*ruleState{},
-		budgets:    map[string][]Budget{},
+		pods:      device.Table[string, Key, *Pod]{},
+		onNode:    device.Table[string, *Pod, struct{}]{},
+		nodes:     map[string]nodeState{},
+		claims:    map[ClaimName]*claimState{},
+		allocated: device.Pools[map[string][]*claimState]{},
+		slices:    map[string]*Slice{},
+		pools:     device.Pools[*pool]{},
+		rules:     map[string]*ruleState{},
+		written:   device.Table[string, string, *ruleState]{},
+		budgets:   map[string][]Budget{},
 	}
 }
 
@@ -71,29 +71,26 @@ func New() *Tracker {
 // start have been recorded. Until then no taint of a device holds for any pod: an
 // old slice may have come and the one that replaces it not yet (DE-53).
 func (t *Tracker) SetDevicesKnown(known bool) []Key {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.devicesKnown == known {
-		return nil
-	}
-	t.devicesKnown = true
-	keys := t.podsWhere(func(pod *Pod) bool { return t.onTaintedDevice(pod) })
-	t.devicesKnown = known
-	return keys
+	return t.turn(&t.devicesKnown, known, t.onTaintedDevice)
 }
 
 // SetPodGroups says whether a claim that is reserved for a PodGroup is reserved
 // for its pods. Where the API has no PodGroups, such reservations are left-overs
 // (DE-08, DE-09).
 func (t *Tracker) SetPodGroups(served bool) []Key {
+	return t.turn(&t.podGroups, served, func(pod *Pod) bool { return pod.PodGroup != "" && t.onTaintedDevice(pod) })
+}
+
+// turn turns a setting on or off, and returns the pods that are concerned while it is on.
+func (t *Tracker) turn(setting *bool, on bool, concerned func(*Pod) bool) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.podGroups == served {
+	if *setting == on {
 		return nil
 	}
-	t.podGroups = true
-	keys := t.podsWhere(func(pod *Pod) bool { return pod.PodGroup != "" && t.onTaintedDevice(pod) })
-	t.podGroups = served
+	*setting = true
+	keys := t.podsWhere(concerned)
+	*setting = on
 	return keys
 }
 
@@ -101,12 +98,11 @@ func (t *Tracker) SetPodGroups(served bool) []Key {
 func (t *Tracker) Lookup(key Key) (Situation, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	pod := t.pods[key]
+	pod := t.pods[key.Namespace][key]
 	if pod == nil {
 		return Situation{}, false
 	}
-	v := view{Tracker: t}
-	return v.situation(pod), true
+	return t.actual().situation(pod), true
 }
 
 // Exposed returns the keys of all pods for which a NoExecute taint holds, in no
@@ -137,9 +133,8 @@ func (t *Tracker) VersionOf(source Source) string {
 func (t *Tracker) identity(source Source) (known Identity) {
 	switch source.Kind {
 	case SourceNode:
-		if state, ok := t.nodes[source.Name]; ok {
-			known = state.Identity()
-		}
+		node := t.nodes[source.Name]
+		known = node.Identity()
 	case SourceSlice:
 		if slice, ok := t.slices[source.Name]; ok {
 			known = slice.Identity()
@@ -160,9 +155,11 @@ func (t *Tracker) identity(source Source) (known Identity) {
 
 func (t *Tracker) podsWhere(wanted func(*Pod) bool) []Key {
 	var keys []Key
-	for key, pod := range t.pods {
-		if wanted(pod) {
-			keys = append(keys, key)
+	for _, pods := range t.pods {
+		for key, pod := range pods {
+			if wanted(pod) {
+				keys = append(keys, key)
+			}
 		}
 	}
 	return keys
@@ -178,7 +175,7 @@ func sortKeys(keys []Key) []Key {
 	return keys
 }
 
-// Older reports whether a is surely a version before b. What cannot be compared
+// Older reports whether a is surely a version before b. A version that cannot be compared
 // is taken as new, so that nothing is lost. Answers to requests overtake the watch, and what
 // the watch says then is older.
 func Older(a, b string) bool {

@@ -33,37 +33,18 @@ func twinsOf(taints []corev1.Taint) []string {
 // twin of theirs.
 //
 // When a twin comes to a node or with a rule, the pods that it concerns are named as if
-// their fate had changed. One that comes with a slice names nobody.
+// their fate had changed. One that comes with a slice names no pod.
 func (t *Tracker) Twin(source Source, taint Taint, id device.ID) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
 	if source.Kind == SourceNode {
-		return t.NodeTwin(source.Name, taint.Key)
+		return slices.Contains(twinsOf(t.nodes[source.Name].Taints), taint.Key)
 	}
-	return t.DeviceTwin(id, taint.Key, taint.Value)
-}
-
-// NodeTwin reports whether a node has a taint of a key with effect NoExecute and its
-// twin.
-func (t *Tracker) NodeTwin(node, key string) bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	state, ok := t.nodes[node]
-	return ok && slices.Contains(twinsOf(state.Taints), key)
-}
-
-// DeviceTwin reports whether a device has a taint with effect NoSchedule, as the
-// scheduler sees it.
-func (t *Tracker) DeviceTwin(id device.ID, key, value string) bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if !t.devicesKnown {
-		return false
-	}
-	v := view{Tracker: t}
-	return slices.ContainsFunc(v.published(id), func(taint Taint) bool {
-		return taint.Effect == corev1.TaintEffectNoSchedule && taint.Key == key && taint.Value == value
+	return t.devicesKnown && (slices.ContainsFunc(t.actual().published(id), func(twin Taint) bool {
+		return twin.Effect == corev1.TaintEffectNoSchedule && twin.Key == taint.Key && twin.Value == taint.Value
 	}) || slices.ContainsFunc(t.selecting.Match(id), func(rule device.Entry[*ruleState]) bool {
-		return rule.Value.pairs() && rule.Value.Taint.Key == key && rule.Value.Taint.Value == value
-	})
+		return rule.Value.pairs() && rule.Value.Taint.Key == taint.Key && rule.Value.Taint.Value == taint.Value
+	}))
 }
 
 // pairs reports whether the rule can be the twin of others; it may be nil. One that has
@@ -74,13 +55,12 @@ func (r *ruleState) pairs() bool {
 
 // addTwinned adds the pods that may have waited for a rule that is a twin now.
 func (t *Tracker) addTwinned(users *podSet, rule *ruleState) {
-	v := view{Tracker: t}
 	waits := func(taint Taint) bool {
 		return taint.Effect == corev1.TaintEffectNoExecute && taint.Key == rule.Taint.Key && taint.Value == rule.Taint.Value
 	}
-	t.allocated.each(rule.Selector, func(state *claimState) {
+	t.eachAllocated(rule.Selector, func(state *claimState) {
 		for i := range state.claim.Devices {
-			if id := state.claim.Devices[i].ID; rule.Matches(id) && slices.ContainsFunc(v.taints(id), waits) {
+			if id := state.claim.Devices[i].ID; rule.Matches(id) && slices.ContainsFunc(t.actual().taints(id), waits) {
 				users.repeated = true
 				users.addUsers(state)
 				return

@@ -3,12 +3,10 @@ package tracker
 import (
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-// view is what is known, with something else in the place of one object. The zero
+// view is the state of a tracker, with something else in the place of one object. The zero
 // overrides change nothing. It is used under the lock of the tracker.
 type view struct {
 	*Tracker
@@ -26,6 +24,9 @@ type view struct {
 	// patch, if given, stands in for the rules of the patches of its name.
 	patch *patchedView
 }
+
+// actual is the view without overrides.
+func (t *Tracker) actual() *view { return &view{Tracker: t} }
 
 // situation returns what holds for a pod.
 func (v *view) situation(pod *Pod) Situation {
@@ -107,9 +108,4 @@ func (v *view) published(id device.ID) []Taint {
 		return nil
 	}
 	return p.tainted[id.Name]
-}
-
-// blocks reports whether a taint keeps claims from getting its device (TR-14).
-func blocks(effect corev1.TaintEffect) bool {
-	return effect == corev1.TaintEffectNoExecute || effect == corev1.TaintEffectNoSchedule
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Change is what the writing of an object would change for a pod.
+// Change is the change for a pod if an object were written.
 type Change struct {
 	Before, After Situation
 }
@@ -17,27 +17,12 @@ type Change struct {
 func (t *Tracker) IfNodeWas(old, node Node, now time.Time) []Change {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.ifNode(&old, node, now)
-}
-
-func (t *Tracker) ifNode(old *Node, node Node, now time.Time) []Change {
-	state, ok := t.nodes[node.Name]
-	if !ok {
-		return nil
-	}
+	state, known := t.nodes[node.Name]
 	source := Source{Kind: SourceNode, Name: node.Name}
-	var prior []Taint
-	known := state.known
-	if known {
-		prior = state.taints
-	}
-	if old != nil {
-		prior, known = merge(old.Taints, prior, known, source, now), true
-	}
-	users := &podSet{pods: slices.Collect(maps.Keys(state.pods))}
-	return t.changes(users,
-		&view{Tracker: t, node: node.Name, nodeTaints: prior},
-		&view{Tracker: t, node: node.Name, nodeTaints: merge(node.Taints, prior, known, source, now)})
+	before := merge(old.Taints, state.taints, known, source, now)
+	return t.changes(&podSet{pods: slices.Collect(maps.Keys(t.onNode[node.Name]))},
+		&view{Tracker: t, node: node.Name, nodeTaints: before},
+		&view{Tracker: t, node: node.Name, nodeTaints: merge(node.Taints, before, true, source, now)})
 }
 
 // IfRuleWas returns what would change if a DeviceTaintRule that stands as old, nil for
@@ -49,18 +34,15 @@ func (t *Tracker) IfRuleWas(old *Rule, rule Rule, now time.Time) []Change {
 	if known != nil {
 		rule.UID = known.UID
 	}
-	if old == nil {
-		return t.ifRule(nil, rule, now)
+	var before *ruleState
+	if old != nil {
+		was := *old
+		was.UID = rule.UID
+		before = newRuleState(was, known, now)
 	}
-	was := *old
-	was.UID = rule.UID
-	return t.ifRule(newRuleState(was, known, now), rule, now)
-}
-
-func (t *Tracker) ifRule(old *ruleState, rule Rule, now time.Time) []Change {
-	state := newRuleState(rule, old, now)
-	return t.changes(t.usersOfRules(old, state),
-		&view{Tracker: t, ruleName: rule.Name, rule: old}, &view{Tracker: t, ruleName: rule.Name, rule: state})
+	after := newRuleState(rule, before, now)
+	return t.changes(t.usersOfRules(before, after),
+		&view{Tracker: t, ruleName: rule.Name, rule: before}, &view{Tracker: t, ruleName: rule.Name, rule: after})
 }
 
 // IfSliceWas returns what would change if a ResourceSlice that stands as old were
@@ -69,10 +51,6 @@ func (t *Tracker) ifRule(old *ruleState, rule Rule, now time.Time) []Change {
 func (t *Tracker) IfSliceWas(old, slice Slice, now time.Time) []Change {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.ifSlice(&old, slice, now)
-}
-
-func (t *Tracker) ifSlice(old *Slice, slice Slice, now time.Time) []Change {
 	id := slice.poolID()
 	before := t.pools[id.Driver][id.Pool]
 	if before == nil {
@@ -82,12 +60,11 @@ func (t *Tracker) ifSlice(old *Slice, slice Slice, now time.Time) []Change {
 	if known != nil && known.poolID() != id {
 		known = nil // the API does not let a slice move
 	}
-	if old != nil && old.poolID() == id {
-		was := *old
-		was.seen = now
+	if old.poolID() == id {
+		old.seen = now
 		before = before.clone()
-		before.replace(known, &was)
-		known = &was
+		before.replace(known, &old)
+		known = &old
 	}
 	slice.seen = now
 	after := before.clone()
@@ -104,14 +81,18 @@ func (t *Tracker) changes(pods *podSet, before, after *view) []Change {
 	concerned := pods.all()
 	// The pods are sorted because their situations are large.
 	slices.SortFunc(concerned, func(a, b *Pod) int { return CompareKeys(a.Key, b.Key) })
-	same := sameSituation
+	same := func(a, b []Taint) bool { return slices.EqualFunc(a, b, sameEffect) }
+	ofDevice := same
 	if after.patch != nil {
-		same = sameAuthored
+		ofDevice = sameAuthored
 	}
 	var changes []Change
 	for i, pod := range concerned {
 		change := Change{Before: before.situation(pod), After: after.situation(pod)}
-		if same(&change.Before, &change.After) {
+		if same(change.Before.Taints, change.After.Taints) &&
+			slices.EqualFunc(change.Before.Devices, change.After.Devices, func(a, b TaintedDevice) bool {
+				return a.ID == b.ID && a.Claim == b.Claim && ofDevice(a.Taints, b.Taints)
+			}) {
 			continue
 		}
 		if changes == nil {
@@ -120,17 +101,4 @@ func (t *Tracker) changes(pods *podSet, before, after *view) []Change {
 		changes = append(changes, change)
 	}
 	return changes
-}
-
-// sameSituation compares two situations of one pod.
-func sameSituation(a, b *Situation) bool {
-	return sameBut(a, b, func(x, y []Taint) bool { return slices.EqualFunc(x, y, sameEffect) })
-}
-
-// sameBut compares two situations of one pod, the taints of devices as same does.
-func sameBut(a, b *Situation, same func(x, y []Taint) bool) bool {
-	return slices.EqualFunc(a.Taints, b.Taints, sameEffect) &&
-		slices.EqualFunc(a.Devices, b.Devices, func(x, y TaintedDevice) bool {
-			return x.ID == y.ID && x.Claim == y.Claim && same(x.Taints, y.Taints)
-		})
 }

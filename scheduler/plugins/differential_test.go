@@ -18,8 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
-
-	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
 const (
@@ -65,7 +63,7 @@ func TestWithoutPatchesPodsGetWhatTheyGetFromKubernetes(t *testing.T) {
 	for i := range count {
 		w := randomWorld(rand.New(rand.NewPCG(seed, i)))
 		stock := w.outcome(t, setup{profiles: stockRanked, unpatched: true})
-		ours := w.outcome(t, setup{profiles: patchedRanked, compile: view.CompilePatches})
+		ours := w.outcome(t, setup{profiles: patchedRanked, compile: compilePatches})
 		require.Equal(t, stock, ours, "world %d of %s=%d", i, seedEnv, seed)
 		for _, node := range stock.nodes {
 			if node == "" {

@@ -14,7 +14,7 @@ import (
 
 // ResourceSlicePatchAttributes applies the attributes and the capacity of
 // ResourceSlicePatches. Off, patches do nothing but taint. Tollgate itself has a gate of the
-// same name, for what it says of patches.
+// same name, for its own statements about patches.
 const ResourceSlicePatchAttributes featuregate.Feature = "ResourceSlicePatchAttributes"
 
 // addGates adds it to the gates of the scheduler.
@@ -23,11 +23,6 @@ var addGates = sync.OnceFunc(func() {
 		ResourceSlicePatchAttributes: {Default: true, PreRelease: featuregate.Beta},
 	}))
 })
-
-func attributesEnabled() bool {
-	addGates()
-	return utilfeature.DefaultFeatureGate.Enabled(ResourceSlicePatchAttributes)
-}
 
 // withoutAttributes is the transform of the informer while the gate is off.
 func withoutAttributes(object any) (any, error) {

@@ -1,10 +1,6 @@
 package plugins
 
-import (
-	fwk "k8s.io/kube-scheduler/framework"
-
-	"github.com/tollgate-dev/tollgate/scheduler/view"
-)
+import fwk "k8s.io/kube-scheduler/framework"
 
 // handle is the scheduler's own, but for the ResourceSlices of its DRA manager.
 type handle struct {
@@ -14,10 +10,10 @@ type handle struct {
 
 func (h *handle) SharedDRAManager() fwk.SharedDRAManager { return h.manager }
 
-// manager shares claims, classes and what is in flight with all profiles.
+// manager shares claims, classes and allocations in flight with all profiles.
 type manager struct {
 	fwk.SharedDRAManager
-	view *view.View
+	view *view
 }
 
 func (m manager) ResourceSlices() fwk.ResourceSliceLister { return m.view }

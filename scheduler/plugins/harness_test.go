@@ -36,7 +36,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/profile"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/scheduler/view"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
 const (
@@ -90,7 +90,7 @@ type harness struct {
 type setup struct {
 	profiles string
 	// compile is what the patches do; that of the tests where it is nil.
-	compile view.Compile
+	compile compileFunc
 	// plugins are registered beside ours.
 	plugins frameworkruntime.Registry
 	// handle wraps what our plugins are given.
@@ -414,23 +414,23 @@ func modelPatch(pool, model string, generation int64) *v1alpha1.ResourceSlicePat
 // models is what modelPatches do: the model by pool.
 type models map[string]string
 
-func (m models) Apply(slice *resourcev1.ResourceSlice, _ view.Result) view.Result {
+func (m models) Apply(slice *resourcev1.ResourceSlice, _ sliceview.Patched) sliceview.Patched {
 	model, found := m[slice.Spec.Pool.Name]
 	if !found {
-		return view.Result{Slice: slice}
+		return sliceview.Patched{Slice: slice}
 	}
 	patched := slice.DeepCopy()
 	for i := range patched.Spec.Devices {
 		patched.Spec.Devices[i].Attributes["model"] = resourcev1.DeviceAttribute{StringValue: new(model)}
 	}
-	return view.Result{Slice: patched}
+	return sliceview.Patched{Slice: patched}
 }
 
 func (models) Has(types.UID) bool { return true }
 
 // compileForTest knows modelPatches only. With a class in the filter, the patch
 // applies while there is that class.
-func compileForTest(patches []*v1alpha1.ResourceSlicePatch, class view.Class, _ view.Set) view.Set {
+func compileForTest(patches []*v1alpha1.ResourceSlicePatch, class findClass, _ patchSet) patchSet {
 	set := models{}
 	for _, patch := range patches {
 		filter := patch.Spec.Devices.Filter

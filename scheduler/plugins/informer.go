@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -21,39 +22,12 @@ import (
 )
 
 // informerOfPatches makes the informer of ResourceSlicePatches one of the factory's,
-// with which it starts and is waited for.
-func informerOfPatches(config *rest.Config, factory informers.SharedInformerFactory) (cache.SharedIndexInformer, error) {
-	if config == nil {
+// with which it starts and is waited for. It has a client of its own: that of the scheduler asks
+// for protobuf, which custom resources do not have.
+func informerOfPatches(scheduler *rest.Config, factory informers.SharedInformerFactory) (cache.SharedIndexInformer, error) {
+	if scheduler == nil {
 		return nil, errors.New("create client for ResourceSlicePatches: the scheduler has no configuration of its client")
 	}
-	client, err := clientOfPatches(config)
-	if err != nil {
-		return nil, err
-	}
-	watched := cache.NewListWatchFromClient(client, "resourceslicepatches", metav1.NamespaceAll, fields.Everything())
-	return addInformer(factory, orNone(watched), attributesEnabled())
-}
-
-// addInformer makes an informer of what is listed and watched. It is set up here, once,
-// because every profile's plugins come by. Without attributes, patches do nothing but taint.
-func addInformer(factory informers.SharedInformerFactory, source cache.ListerWatcher, attributes bool) (cache.SharedIndexInformer, error) {
-	informer := factory.InformerFor(&v1alpha1.ResourceSlicePatch{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return cache.NewSharedIndexInformer(source, &v1alpha1.ResourceSlicePatch{}, resync, cache.Indexers{})
-	})
-	if err := informer.SetWatchErrorHandlerWithContext(reportWatchError); err != nil {
-		return nil, fmt.Errorf("set up informer of ResourceSlicePatches: %w", err)
-	}
-	if !attributes {
-		if err := informer.SetTransform(withoutAttributes); err != nil {
-			return nil, fmt.Errorf("set up informer of ResourceSlicePatches: %w", err)
-		}
-	}
-	return informer, nil
-}
-
-// clientOfPatches reads what the scheduler's own client cannot: it asks for protobuf,
-// which custom resources have not.
-func clientOfPatches(scheduler *rest.Config) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("register kinds of %s: %w", v1alpha1.GroupVersion, err)
@@ -67,7 +41,25 @@ func clientOfPatches(scheduler *rest.Config) (*rest.RESTClient, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create client for ResourceSlicePatches: %w", err)
 	}
-	return client, nil
+	watched := cache.NewListWatchFromClient(client, "resourceslicepatches", metav1.NamespaceAll, fields.Everything())
+	addGates()
+	return addInformer(factory, orNone(watched), utilfeature.DefaultFeatureGate.Enabled(ResourceSlicePatchAttributes))
+}
+
+// addInformer makes an informer of the objects that a source lists and watches. It is set up here, once,
+// because every profile's plugins come by. Without attributes, patches do nothing but taint.
+func addInformer(factory informers.SharedInformerFactory, source cache.ListerWatcher, attributes bool) (cache.SharedIndexInformer, error) {
+	informer := factory.InformerFor(&v1alpha1.ResourceSlicePatch{}, func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return cache.NewSharedIndexInformer(source, &v1alpha1.ResourceSlicePatch{}, resync, cache.Indexers{})
+	})
+	err := informer.SetWatchErrorHandlerWithContext(reportWatchError)
+	if err == nil && !attributes {
+		err = informer.SetTransform(withoutAttributes)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("set up informer of ResourceSlicePatches: %w", err)
+	}
+	return informer, nil
 }
 
 // orNone lists no patches where the API server has no such kind. Else the scheduler
@@ -75,16 +67,14 @@ func clientOfPatches(scheduler *rest.Config) (*rest.RESTClient, error) {
 // when the reflector, whose watch fails, lists again.
 func orNone(source *cache.ListWatch) *cache.ListWatch {
 	list := source.ListWithContextFunc
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			patches, err := list(ctx, options)
-			if apierrors.IsNotFound(err) {
-				return &v1alpha1.ResourceSlicePatchList{}, nil
-			}
-			return patches, err
-		},
-		WatchFuncWithContext: source.WatchFuncWithContext,
+	source.ListWithContextFunc = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		patches, err := list(ctx, options)
+		if apierrors.IsNotFound(err) {
+			return &v1alpha1.ResourceSlicePatchList{}, nil
+		}
+		return patches, err
 	}
+	return source
 }
 
 func reportWatchError(ctx context.Context, reflector *cache.Reflector, err error) {

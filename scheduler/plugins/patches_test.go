@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
 // Each patch makes the device of node one unfit for pods that ask for an A100 with
@@ -45,7 +44,7 @@ func TestSchedulerObeysResourceSlicePatches(t *testing.T) {
 				slice.Spec.Devices[0].Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse("40Gi")}}
 				objects = append(objects, slice)
 			}
-			h := start(t, setup{objects: objects, compile: view.CompilePatches})
+			h := start(t, setup{objects: objects, compile: compilePatches})
 			patch := &v1alpha1.ResourceSlicePatch{ObjectMeta: metav1.ObjectMeta{Name: "patch", UID: types.UID("uid")}}
 			patch.Spec.Devices.Filter = &v1alpha1.DevicePatchFilter{Pool: new("one")}
 			change(&patch.Spec.Devices)
@@ -115,7 +114,7 @@ func TestScoresCountPatchedDevices(t *testing.T) {
 				}
 				objects = append(objects, slice)
 			}
-			h := start(t, setup{profiles: fuller, objects: objects, compile: view.CompilePatches})
+			h := start(t, setup{profiles: fuller, objects: objects, compile: compilePatches})
 			if test.patched {
 				for i := 1; i < 8; i++ {
 					patch := modelPatch("two", "V100", 1)
@@ -150,7 +149,7 @@ func TestScoresCountPatchedDevices(t *testing.T) {
 // The patch does both: the gate leaves its taint.
 func TestWithoutTheGateForAttributesPatchesDoNothingButTaint(t *testing.T) {
 	t.Parallel()
-	h := start(t, setup{objects: []runtime.Object{deviceClass(), node("one"), sliceOf("one", "A100")}, compile: view.CompilePatches, taintsOnly: true})
+	h := start(t, setup{objects: []runtime.Object{deviceClass(), node("one"), sliceOf("one", "A100")}, compile: compilePatches, taintsOnly: true})
 	patch := &v1alpha1.ResourceSlicePatch{ObjectMeta: metav1.ObjectMeta{Name: "patch", UID: types.UID("uid")}}
 	patch.Spec.Devices.Filter = &v1alpha1.DevicePatchFilter{Pool: new("one")}
 	patch.Spec.Devices.Attributes = map[resourcev1.QualifiedName]v1alpha1.NullableDeviceAttribute{driver + "/model": {StringValue: new("V100")}}

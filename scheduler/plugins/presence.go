@@ -75,18 +75,14 @@ func newAnnouncer(leases coordinationclient.LeasesGetter, profiles func() []stri
 // scheduler's a renewal would wait behind the pods that are being bound, and fail when
 // there are many.
 func leasesOf(scheduler *rest.Config) (coordinationclient.LeasesGetter, error) {
-	client, err := coordinationclient.NewForConfig(presenceConfig(scheduler))
+	config := rest.CopyConfig(scheduler)
+	config.RateLimiter = nil // A copy would share it.
+	config.QPS, config.Burst = presenceQPS, presenceBurst
+	client, err := coordinationclient.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client for leases: %w", err)
 	}
 	return client, nil
-}
-
-func presenceConfig(scheduler *rest.Config) *rest.Config {
-	config := rest.CopyConfig(scheduler)
-	config.RateLimiter = nil // A copy would share it.
-	config.QPS, config.Burst = presenceQPS, presenceBurst
-	return config
 }
 
 // leads reports whether this process leads, or elects no leader. The scheduler tells

@@ -15,7 +15,6 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
 func twoNodes() []runtime.Object {
@@ -96,7 +95,7 @@ func newSlow(model string) *slow {
 	return &slow{model: model, waiting: make(chan struct{}), proceed: make(chan struct{})}
 }
 
-func (s *slow) compile(patches []*v1alpha1.ResourceSlicePatch, class view.Class, previous view.Set) view.Set {
+func (s *slow) compile(patches []*v1alpha1.ResourceSlicePatch, class findClass, previous patchSet) patchSet {
 	set := compileForTest(patches, class, previous)
 	for _, model := range set.(models) { //nolint:forcetypeassert // It is what compileForTest returns.
 		if model == s.model {

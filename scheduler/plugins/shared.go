@@ -12,27 +12,23 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
-// newInformer makes the informer of patches one of the scheduler's, which waits for
-// all of them before it schedules.
-type newInformer func(*rest.Config, informers.SharedInformerFactory) (cache.SharedIndexInformer, error)
-
-// newLeases makes the client that says that patches are obeyed.
-type newLeases func(*rest.Config) (coordinationclient.LeasesGetter, error)
-
-// shared is what the plugins of all profiles have in common.
+// shared is the state that the plugins of all profiles share.
 type shared struct {
-	informer newInformer
-	leases   newLeases
-	compile  view.Compile
+	// informer makes the informer of patches one of the scheduler's, which waits for
+	// all of them before it schedules.
+	informer func(*rest.Config, informers.SharedInformerFactory) (cache.SharedIndexInformer, error)
+	// leases makes the client for the Lease that shows that patches are applied.
+	leases  func(*rest.Config) (coordinationclient.LeasesGetter, error)
+	compile compileFunc
 
-	// making guards what follows: profiles are made one after another, while the
+	// making guards the fields below: profiles are made one after another, while the
 	// worker of the first runs.
 	making sync.Mutex
-	view   *view.View
-	wakers []*waker
+	view   *view
+	// allocating are the handles of the profiles that allocate patched devices.
+	allocating []fwk.Handle
 }
 
 // handle returns the profile's handle with the patched slices in it. The first call
@@ -64,7 +60,20 @@ func (s *shared) start(ctx context.Context, stock fwk.Handle) error {
 	if err != nil {
 		return err
 	}
-	patched := view.New(dra.ResourceSlices(), dra.DeviceClasses(), synced{patches: patches, classes: classes}, rules, s.compile)
+	patched := &view{
+		slices: dra.ResourceSlices(), classes: dra.DeviceClasses(), rules: rules, compile: s.compile,
+		synced: func() bool { return patches.HasSynced() && classes.HasSynced() },
+		patches: func() []*v1alpha1.ResourceSlicePatch {
+			objects := patches.GetStore().List()
+			list := make([]*v1alpha1.ResourceSlicePatch, 0, len(objects))
+			for _, object := range objects {
+				if patch, ok := object.(*v1alpha1.ResourceSlicePatch); ok {
+					list = append(list, patch)
+				}
+			}
+			return list
+		},
+	}
 	work := newWorker(patched.Refresh, s.wake)
 	handler := cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { work.changed() },
@@ -94,47 +103,22 @@ func (s *shared) announce(ctx context.Context, a *announcer, factory informers.S
 	a.run(ctx)
 }
 
-// profiles are the names of those that obey patches.
+// profiles returns the names of those that apply patches.
 func (s *shared) profiles() []string {
 	s.making.Lock()
 	defer s.making.Unlock()
 	var names []string
-	for _, waker := range s.wakers {
-		names = append(names, waker.handle.ProfileName())
+	for _, profile := range s.allocating {
+		names = append(names, profile.ProfileName())
 	}
 	return names
-}
-
-// synced are the patches for the view.
-type synced struct {
-	patches, classes cache.SharedIndexInformer
-}
-
-func (s synced) HasSynced() bool { return s.patches.HasSynced() && s.classes.HasSynced() }
-
-func (s synced) List() []*v1alpha1.ResourceSlicePatch {
-	objects := s.patches.GetStore().List()
-	patches := make([]*v1alpha1.ResourceSlicePatch, 0, len(objects))
-	for _, object := range objects {
-		if patch, ok := object.(*v1alpha1.ResourceSlicePatch); ok {
-			patches = append(patches, patch)
-		}
-	}
-	return patches
-}
-
-// wakeWith adds a profile whose pods are to be woken.
-func (s *shared) wakeWith(w *waker) {
-	s.making.Lock()
-	defer s.making.Unlock()
-	s.wakers = append(s.wakers, w)
 }
 
 func (s *shared) wake(ctx context.Context) {
 	s.making.Lock()
 	defer s.making.Unlock()
 	klog.FromContext(ctx).V(2).Info("ResourceSlicePatches changed, waking pods that use devices")
-	for _, waker := range s.wakers {
-		waker.wake(klog.FromContext(ctx))
+	for _, profile := range s.allocating {
+		wakePods(klog.FromContext(ctx), profile)
 	}
 }

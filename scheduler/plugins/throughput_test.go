@@ -12,8 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	resourcev1 "k8s.io/api/resource/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
 const devicesANode = 8
@@ -30,8 +28,8 @@ func BenchmarkThroughput(b *testing.B) {
 			for b.Loop() {
 				// Whoever comes second finds a warm machine.
 				stock = stock.plus(scheduled(b, setup{profiles: stockProfiles, unpatched: true}, size.nodes, size.pods))
-				patched = patched.plus(scheduled(b, setup{profiles: shipped(b, "default-profile.yaml"), compile: view.CompilePatches}, size.nodes, size.pods))
-				patched = patched.plus(scheduled(b, setup{profiles: shipped(b, "default-profile.yaml"), compile: view.CompilePatches}, size.nodes, size.pods))
+				patched = patched.plus(scheduled(b, setup{profiles: shipped(b, "default-profile.yaml"), compile: compilePatches}, size.nodes, size.pods))
+				patched = patched.plus(scheduled(b, setup{profiles: shipped(b, "default-profile.yaml"), compile: compilePatches}, size.nodes, size.pods))
 				stock = stock.plus(scheduled(b, setup{profiles: stockProfiles, unpatched: true}, size.nodes, size.pods))
 			}
 			pods := float64(2 * b.N * size.pods)
@@ -99,7 +97,7 @@ func TestAListWithoutPatchesIsTheSchedulersOwn(t *testing.T) {
 	for i := range 100 {
 		objects = append(objects, sliceOf(fmt.Sprint("node-", i), "A100"))
 	}
-	h := ready(t, setup{objects: objects, compile: view.CompilePatches})
+	h := ready(t, setup{objects: objects, compile: compilePatches})
 	defer h.run()()
 	handle, err := h.shared.handle(h.ctx, h.scheduler.Profiles["default-scheduler"])
 	require.NoError(t, err)

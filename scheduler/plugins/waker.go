@@ -8,27 +8,22 @@ import (
 	schedutil "k8s.io/kubernetes/pkg/scheduler/util"
 )
 
-// waker wakes the pods of one profile.
-type waker struct {
-	handle fwk.Handle
-}
-
-// wake makes every pod that may wait for devices be tried again. A pod that is in no
-// store yet has not been tried either.
-func (w *waker) wake(logger klog.Logger) {
-	pods, err := w.handle.SharedInformerFactory().Core().V1().Pods().Lister().List(labels.Everything())
+// wakePods makes every pod of a profile that may wait for devices be tried again. A pod that is
+// in no store yet has not been tried either.
+func wakePods(logger klog.Logger, profile fwk.Handle) {
+	pods, err := profile.SharedInformerFactory().Core().V1().Pods().Lister().List(labels.Everything())
 	if err != nil {
-		logger.Error(err, "Failed to list pods to wake", "profile", w.handle.ProfileName())
+		logger.Error(err, "Failed to list pods to wake", "profile", profile.ProfileName())
 		return
 	}
 	waiting := map[string]*corev1.Pod{}
 	for _, pod := range pods {
-		if pod.Spec.SchedulerName == w.handle.ProfileName() && pod.Spec.NodeName == "" && usesDevices(pod) {
+		if pod.Spec.SchedulerName == profile.ProfileName() && pod.Spec.NodeName == "" && usesDevices(pod) {
 			waiting[pod.Namespace+"/"+pod.Name] = pod
 		}
 	}
 	if len(waiting) > 0 {
-		w.handle.Activate(logger, waiting)
+		profile.Activate(logger, waiting)
 	}
 }
 

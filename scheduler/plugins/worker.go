@@ -7,8 +7,6 @@ import (
 
 	"k8s.io/klog/v2" //nolint:depguard // The scheduler logs with it, and its contexts carry no logger.
 	"k8s.io/utils/clock"
-
-	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
 // wakeInterval is how far apart pods are woken. Waking skips their backoff, and it is
@@ -30,8 +28,8 @@ func newWorker(refresh func() (bool, error), wake func(context.Context)) *worker
 	return &worker{refresh: refresh, wake: wake, changes: make(chan struct{}, 1)}
 }
 
-// changed says that there is something to refresh. What, is read from the stores: they
-// hold it when their handlers are called.
+// changed says that there is something to refresh. The refresh reads the stores: they
+// hold the change when their handlers are called.
 func (w *worker) changed() {
 	select {
 	case w.changes <- struct{}{}:
@@ -72,7 +70,7 @@ func (w *worker) step(ctx context.Context, owed bool) (stillOwed bool, again <-c
 		return owed || changed, nil
 	}
 	// Before the patches are known no pod gets devices, so there is nothing to say.
-	if !errors.Is(err, view.ErrNotSynced) {
+	if !errors.Is(err, errNotSynced) {
 		klog.FromContext(ctx).Error(err, "Failed to apply ResourceSlicePatches, going on with those before")
 	}
 	return owed, clock.RealClock{}.After(wakeInterval)

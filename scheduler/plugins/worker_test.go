@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
 // trace is what a worker did, and when. Bubbles hand it over when they are idle.
@@ -82,7 +80,7 @@ func TestWorker(t *testing.T) {
 	})
 
 	for name, failure := range map[string]error{
-		"the patches are not known":     view.ErrNotSynced,
+		"the patches are not known":     errNotSynced,
 		"a refresh fails in other ways": errors.New("no classes"),
 	} {
 		t.Run("tries again while "+name, func(t *testing.T) {

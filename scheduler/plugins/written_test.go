@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
 // A patch with a NoExecute taint, and the NoSchedule rule that Tollgate writes out for it
@@ -84,7 +83,7 @@ func TestTaintsOfPatchesAreSeenOnce(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := start(t, setup{objects: []runtime.Object{deviceClass(), node("one"), sliceOf("one", "A100")}, compile: view.CompilePatches})
+			h := start(t, setup{objects: []runtime.Object{deviceClass(), node("one"), sliceOf("one", "A100")}, compile: compilePatches})
 			settle := func(effects string) {
 				t.Helper()
 				require.Eventually(t, func() bool { return h.effects() == effects }, scheduleTimeout, time.Millisecond, "effects %s", effects)

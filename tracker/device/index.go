@@ -99,7 +99,7 @@ func (x *Index[T]) collect(id ID, of criteriaSets) []Entry[T] {
 	var found []Entry[T]
 	buckets := 0
 	for asks := range criteria(combinations) {
-		if x.used[asks] == 0 || !of.has(asks) {
+		if x.used[asks] == 0 || of&(1<<asks) == 0 {
 			continue
 		}
 		bucket := x.buckets[narrow(id, asks)]

@@ -2,35 +2,38 @@ package device
 
 import "iter"
 
-// Pools holds something for each pool, by driver and name.
-type Pools[T any] map[string]map[string]T
+// Table is a map of maps, none of which is empty.
+type Table[R, C comparable, V any] map[R]map[C]V
 
-// Set puts value in the place of what there is for a pool.
-func (p Pools[T]) Set(driver, pool string, value T) {
-	if p[driver] == nil {
-		p[driver] = map[string]T{}
+// Set puts a value in the place of the one that is under both keys.
+func (t Table[R, C, V]) Set(row R, column C, value V) {
+	if t[row] == nil {
+		t[row] = map[C]V{}
 	}
-	p[driver][pool] = value
+	t[row][column] = value
 }
 
-// Delete takes out what there is for a pool.
-func (p Pools[T]) Delete(driver, pool string) {
-	delete(p[driver], pool)
-	if len(p[driver]) == 0 {
-		delete(p, driver)
+// Delete takes out the value that is under both keys.
+func (t Table[R, C, V]) Delete(row R, column C) {
+	delete(t[row], column)
+	if len(t[row]) == 0 {
+		delete(t, row)
 	}
 }
+
+// Pools holds a value for each pool, by driver and name.
+type Pools[T any] = Table[string, string, T]
 
 // Selected yields the pools of which a selector may select devices, as IDs without the name
 // of a device. It costs what it yields.
-func (p Pools[T]) Selected(selector Selector) iter.Seq2[ID, T] {
+func Selected[T any](pools Pools[T], selector Selector) iter.Seq2[ID, T] {
 	return func(yield func(ID, T) bool) {
 		inDriver := func(driver string) bool {
 			if pool, one := selector.Pool(); one {
-				value, found := p[driver][pool]
+				value, found := pools[driver][pool]
 				return !found || yield(ID{Driver: driver, Pool: pool}, value)
 			}
-			for pool, value := range p[driver] {
+			for pool, value := range pools[driver] {
 				if !yield(ID{Driver: driver, Pool: pool}, value) {
 					return false
 				}
@@ -41,7 +44,7 @@ func (p Pools[T]) Selected(selector Selector) iter.Seq2[ID, T] {
 			inDriver(driver)
 			return
 		}
-		for driver := range p {
+		for driver := range pools {
 			if !inDriver(driver) {
 				return
 			}

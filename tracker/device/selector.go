@@ -24,10 +24,6 @@ const (
 	criteriaWithName              = anyCriteria &^ (1<<byName - 1)
 )
 
-func (s criteriaSets) has(asks criteria) bool {
-	return s&(1<<asks) != 0
-}
-
 // Selector selects devices by name. It is comparable; the zero Selector selects
 // every device (DE-20). A name that is set and empty selects nothing, because no
 // device has such a name.

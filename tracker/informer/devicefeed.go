@@ -16,8 +16,8 @@ type deviceListener interface {
 	RuleChanged(name string)
 }
 
-// DeviceFeed passes what happens to ResourceSlices, ResourceClaims and
-// DeviceTaintRules on to a tracker, and what that changed to a listener. Which of
+// DeviceFeed passes the events of ResourceSlices, ResourceClaims and
+// DeviceTaintRules on to a tracker, and what they changed to a listener. Which of
 // the three can be watched may change while it runs, so each has a handler of its
 // own.
 type DeviceFeed struct {
@@ -48,9 +48,8 @@ func (f *DeviceFeed) Slices() toolscache.ResourceEventHandler {
 	return handle(tracker.SliceOf,
 		func(slice tracker.Slice) { f.listener.PodsChanged(f.tracker.SetSlice(slice, f.clock.Now())) },
 		func(slice tracker.Slice) { f.listener.PodsChanged(f.tracker.DeleteSlice(slice.Name, slice.UID)) },
-		func(key string) (tracker.Slice, bool) {
-			uid := f.tracker.UIDOf(tracker.Source{Kind: tracker.SourceSlice, Name: key})
-			return tracker.Slice{Name: key, UID: uid}, uid != ""
+		func(key string) tracker.Slice {
+			return tracker.Slice{Name: key, UID: f.tracker.UIDOf(tracker.Source{Kind: tracker.SourceSlice, Name: key})}
 		})
 }
 
@@ -70,8 +69,7 @@ func (f *DeviceFeed) Rules() toolscache.ResourceEventHandler {
 	return handle(tracker.RuleOf,
 		func(rule tracker.Rule) { changed(rule.Name, f.tracker.SetRule(rule, f.clock.Now())) },
 		func(rule tracker.Rule) { changed(rule.Name, f.tracker.DeleteRule(rule.Name, rule.UID)) },
-		func(key string) (tracker.Rule, bool) {
-			uid := f.tracker.UIDOf(tracker.Source{Kind: tracker.SourceRule, Name: key})
-			return tracker.Rule{Name: key, UID: uid}, uid != ""
+		func(key string) tracker.Rule {
+			return tracker.Rule{Name: key, UID: f.tracker.UIDOf(tracker.Source{Kind: tracker.SourceRule, Name: key})}
 		})
 }

@@ -2,6 +2,7 @@ package informer
 
 import (
 	"fmt"
+	"slices"
 
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
@@ -26,22 +27,21 @@ type listener interface {
 // Feed passes the events of two informers, of nodes and of pods, on to a tracker,
 // and what they changed to a listener.
 type Feed struct {
+	subscriptions
 	tracker  *tracker.Tracker
 	listener listener
 	clock    clock.PassiveClock
-	// leaving is told of pods that go, nil for nobody.
-	leaving  func(key tracker.Key)
-	attached bool
-	synced   []toolscache.InformerSynced
+	// leaving is told of pods that go.
+	leaving func(key tracker.Key)
 }
 
 // NewFeed returns a feed that is not attached to any informer yet.
 func NewFeed(known *tracker.Tracker, listener listener, clk clock.PassiveClock) *Feed {
-	return &Feed{tracker: known, listener: listener, clock: clk}
+	return &Feed{tracker: known, listener: listener, clock: clk, leaving: func(tracker.Key) {}}
 }
 
 // OnLeaving has leave called with each pod that is being deleted or is gone, before the
-// tracker hears of it: what held for the pod can still be looked up then. It may be
+// tracker hears of it: the taints that held for the pod can still be looked up then. It may be
 // called several times with one pod. OnLeaving is called before Attach.
 func (f *Feed) OnLeaving(leave func(key tracker.Key)) { f.leaving = leave }
 
@@ -49,30 +49,29 @@ func (f *Feed) OnLeaving(leave func(key tracker.Key)) { f.leaving = leave }
 // informer of nodes may be nil: no node has a taint then.
 func (f *Feed) Attach(nodes, pods source) error {
 	if nodes != nil {
-		node, err := nodes.AddEventHandler(f.nodes())
-		if err != nil {
-			return fmt.Errorf("add node event handler: %w", err)
+		if err := f.add("node", nodes, f.nodes()); err != nil {
+			return err
 		}
-		f.synced = append(f.synced, node.HasSynced)
 	}
-	pod, err := pods.AddEventHandler(f.pods())
+	return f.add("pod", pods, f.pods())
+}
+
+// subscriptions are those of a feed.
+type subscriptions []toolscache.ResourceEventHandlerRegistration
+
+func (s *subscriptions) add(kind string, to source, handler toolscache.ResourceEventHandler) error {
+	registration, err := to.AddEventHandler(handler)
 	if err != nil {
-		return fmt.Errorf("add pod event handler: %w", err)
+		return fmt.Errorf("add %s event handler: %w", kind, err)
 	}
-	f.synced = append(f.synced, pod.HasSynced)
-	f.attached = true
+	*s = append(*s, registration)
 	return nil
 }
 
-// HasSynced reports whether the tracker has been given everything that the
+// HasSynced reports whether the feed is attached and the tracker has been given all that the
 // informers found in their first lists. Nothing may be decided before that.
-func (f *Feed) HasSynced() bool {
-	for _, synced := range f.synced {
-		if !synced() {
-			return false
-		}
-	}
-	return f.attached
+func (s *subscriptions) HasSynced() bool {
+	return len(*s) > 0 && !slices.ContainsFunc(*s, func(r toolscache.ResourceEventHandlerRegistration) bool { return !r.HasSynced() })
 }
 
 func (f *Feed) nodes() toolscache.ResourceEventHandler {
@@ -89,18 +88,12 @@ func (f *Feed) pods() toolscache.ResourceEventHandler {
 	return handle(tracker.PodOf,
 		func(pod tracker.Pod) {
 			if pod.Terminating {
-				f.leave(pod.Key)
+				f.leaving(pod.Key)
 			}
 			f.listener.PodsChanged(f.tracker.SetPod(pod))
 		},
 		func(pod tracker.Pod) {
-			f.leave(pod.Key)
+			f.leaving(pod.Key)
 			f.listener.PodsChanged(f.tracker.DeletePod(pod.Key))
 		}, nil)
-}
-
-func (f *Feed) leave(key tracker.Key) {
-	if f.leaving != nil {
-		f.leaving(key)
-	}
 }

@@ -20,13 +20,13 @@ const (
 	// a minute on a watch where nothing happens (KEP-956).
 	defaultSilence = 150 * time.Second
 	// defaultListTimeout is longer than an API server works on a list, which is a minute
-	// unless --request-timeout says otherwise, so that it has its say first.
+	// unless --request-timeout says otherwise, so that the API server answers first.
 	defaultListTimeout = 2 * time.Minute
 	// defaultPause is how long it takes until a list is asked for again that may be wrong.
 	defaultPause = time.Second
 )
 
-// GuardOptions are what a Guard needs.
+// GuardOptions configure a Guard.
 type GuardOptions struct {
 	// Clock measures by the machine. It is required.
 	Clock clock.WithTicker
@@ -105,8 +105,8 @@ type guarded struct {
 	watch    toolscache.WatchFuncWithContext
 
 	mu sync.Mutex
-	// known returns how many objects the informer knows; nil until there is one.
-	known func() int
+	// known is the store of the informer; nil until there is one.
+	known toolscache.Store
 	// listed counts the objects of the pages of the list that is under way.
 	listed int
 	// heard is when the API server last said something; zero for never.
@@ -125,13 +125,13 @@ func (g *Guard) over(resource string, from *toolscache.ListWatch) *guarded {
 	return under
 }
 
-// follow says what is known from now on.
+// follow sets the store that has the known objects.
 func (g *guarded) follow(store toolscache.Store) {
 	if g == nil {
 		return
 	}
 	g.mu.Lock()
-	g.known = func() int { return len(store.ListKeys()) }
+	g.known = store
 	g.mu.Unlock()
 	g.Metrics.follow(g.resource, g.silence)
 }
@@ -152,7 +152,7 @@ func (g *guarded) List(ctx context.Context, options metav1.ListOptions) (runtime
 	if err != nil {
 		return nil, err
 	}
-	g.note(g.Clock.Now())
+	g.note()
 	return g.believe(ctx, options, list)
 }
 
@@ -194,11 +194,11 @@ func (g *guarded) Watch(ctx context.Context, options metav1.ListOptions) (watch.
 		cancel()
 		return nil, err
 	}
-	g.note(g.Clock.Now())
+	g.note()
 	return g.listen(ctx, cancel, events, options), nil
 }
 
-// unanswered returns what a reflector is told of a watch that was given up with err. As
+// unanswered returns the error that a reflector gets for a watch that was given up with err. As
 // if the API server were too busy, it waits and begins the watch again from where it was.
 // Any other error has it list everything anew, of an API server that is slow already.
 // But a stream that was to send what there is has nothing to go on from: the reflector
@@ -214,14 +214,14 @@ func (g *guarded) unanswered(ctx context.Context, options metav1.ListOptions, er
 }
 
 // note takes down when the API server said something.
-func (g *guarded) note(now time.Time) {
+func (g *guarded) note() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.heard = now
+	g.heard = g.Clock.Now()
 }
 
-// silence returns for how long the API server has said nothing; false when nobody
-// listens.
+// silence returns for how long the API server has said nothing; false when
+// nothing is followed.
 func (g *guarded) silence() (time.Duration, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

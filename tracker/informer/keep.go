@@ -16,7 +16,7 @@ type identified[T any] interface {
 	Identity() tracker.Identity
 }
 
-// kept is what the store of an informer holds: what the tracker is given, and no more.
+// kept is an element of the store of an informer: the object that the tracker is given, and no more.
 type kept[T any, P identified[T]] struct{ object T }
 
 // GetObjectMeta implements metav1.ObjectMetaAccessor. A store asks for the metadata, which
@@ -26,28 +26,25 @@ func (k *kept[T, P]) GetObjectMeta() metav1.Object {
 	return &metav1.ObjectMeta{Namespace: id.Namespace, Name: id.Name, UID: id.UID, ResourceVersion: id.ResourceVersion}
 }
 
-func keep[T any, P identified[T]](object T) *kept[T, P] { return &kept[T, P]{object} }
-
-// read reads what an informer hands out, whether or not it keeps only what is needed, and
-// returns false for an object of another kind.
-func read[O, T any, P identified[T]](obj any, of func(*O) T) (T, bool) {
+// read reads an element that an informer hands out, whether or not it keeps only the part that
+// is needed, and returns false for an object of another kind.
+func read[O, T any, P identified[T]](obj any, of func(*O) T) (object T, ok bool) {
 	switch obj := obj.(type) {
 	case *kept[T, P]:
 		return obj.object, true
 	case *O:
 		return of(obj), true
 	}
-	var none T
-	return none, false
+	return object, false
 }
 
-// transform makes the transform of an informer. What is kept of an object shares memory with
-// it in nothing but strings, and in lists that are kept whole. What is not of its kind it
-// leaves alone: an informer may pass an object through twice.
+// transform makes the transform of an informer. The kept part of an object shares memory with
+// it in nothing but strings, and in lists that are kept whole. An object of another kind is
+// left alone: an informer may pass an object through twice.
 func transform[O, T any, P identified[T]](of func(*O) T) toolscache.TransformFunc {
 	return func(obj any) (any, error) {
 		if object, ok := obj.(*O); ok {
-			return keep[T, P](of(object)), nil
+			return &kept[T, P]{of(object)}, nil
 		}
 		return obj, nil
 	}
@@ -64,8 +61,8 @@ func keepNodes() toolscache.TransformFunc {
 
 func keepPods() toolscache.TransformFunc { return transform(KeepPods()) }
 
-// KeepPods returns what returns what is kept of pods, for lists without an informer. What
-// many of them have in common is kept once. It is goroutine-safe.
+// KeepPods returns a function that returns the kept part of pods, for lists without an informer.
+// Values that many of them have in common are kept once. The function is goroutine-safe.
 func KeepPods() func(*corev1.Pod) tracker.Pod {
 	words, tolerations, origins := newWords(), newLists(appendToleration), newOrigins()
 	windows := newWindows()
@@ -113,30 +110,24 @@ func keepClaims() toolscache.TransformFunc {
 			words.all(&device.ID.Driver, &device.ID.Pool, &device.ID.Name)
 			device.Tolerations = tolerations.one(device.Tolerations)
 		}
-		for i := range kept.Consumers {
-			words.all(&kept.Consumers[i].Resource)
+		// A copy of the owner of a generated claim does not hold on to the list of owners. It is
+		// a pod as a rule, and the one that the claim is reserved for.
+		owner := kept.Controller
+		if owner != nil {
+			owner = new(*owner)
+			words.all(&owner.APIVersion, &owner.Kind)
+			owner.BlockOwnerDeletion = nil
 		}
-		keepController(&kept, words)
+		for i := range kept.Consumers {
+			consumer := &kept.Consumers[i]
+			words.all(&consumer.Resource)
+			if owner != nil && consumer.UID == owner.UID && consumer.Name == owner.Name {
+				owner.UID, owner.Name = consumer.UID, consumer.Name
+			}
+		}
+		kept.Controller = owner
 		return kept
 	})
-}
-
-// keepController cuts the owner of a generated claim loose from its list. The
-// owner is a pod as a rule, and the one that the claim is reserved for.
-func keepController(claim *tracker.Claim, words *words) {
-	if claim.Controller == nil {
-		return
-	}
-	owner := *claim.Controller
-	words.all(&owner.APIVersion, &owner.Kind)
-	owner.BlockOwnerDeletion = nil
-	for i := range claim.Consumers {
-		if consumer := &claim.Consumers[i]; consumer.UID == owner.UID && consumer.Name == owner.Name {
-			owner.UID, owner.Name = consumer.UID, consumer.Name
-			break
-		}
-	}
-	claim.Controller = &owner
 }
 
 func keepRules() toolscache.TransformFunc {
@@ -149,6 +140,6 @@ func keepRules() toolscache.TransformFunc {
 		if err != nil {
 			return nil, err
 		}
-		return keep(rule), nil
+		return &kept[tracker.Rule, *tracker.Rule]{rule}, nil
 	}
 }

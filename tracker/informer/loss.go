@@ -32,16 +32,16 @@ func (g *guarded) believe(ctx context.Context, options metav1.ListOptions, list 
 	if page.GetContinue() != "" || !lost(known, found) {
 		return list, nil
 	}
-	if err := g.pause(ctx); err != nil {
-		return nil, err
-	}
-	second, _, err := pager.New(g.ask).ListWithAlloc(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, g.unconfirmed(ctx, known, found, err)
-	}
-	again := meta.LenList(second)
-	g.judge(ctx, known, found, again)
+	var second runtime.Object
+	again, err := g.confirm(ctx, known, found, func(pages *pager.ListPager) (count int, err error) {
+		if second, _, err = pages.ListWithAlloc(ctx, metav1.ListOptions{}); err == nil {
+			count = meta.LenList(second)
+		}
+		return count, err
+	})
 	switch {
+	case err != nil:
+		return nil, err
 	case again <= found:
 		return list, nil
 	case options.Continue != "":
@@ -49,7 +49,7 @@ func (g *guarded) believe(ctx context.Context, options metav1.ListOptions, list 
 		// for anew, whole.
 		return nil, apierrors.NewResourceExpired(errContradicted.Error())
 	}
-	// What has been deleted meanwhile comes with the watch, which begins where this list
+	// A deletion since then comes with the watch, which begins where this list
 	// ends. So the one with more objects does no harm if it is wrong.
 	return second, nil
 }
@@ -60,19 +60,40 @@ func (g *guarded) confirmed(ctx context.Context, found int) error {
 	if !lost(known, found) {
 		return nil
 	}
-	if err := g.pause(ctx); err != nil {
-		return err
+	again, err := g.confirm(ctx, known, found, func(pages *pager.ListPager) (count int, err error) {
+		err = pages.EachListItem(ctx, metav1.ListOptions{}, func(runtime.Object) error { count++; return nil })
+		return count, err
+	})
+	if err == nil && again > found {
+		err = errContradicted
 	}
-	again := 0
-	err := pager.New(g.ask).EachListItem(ctx, metav1.ListOptions{}, func(runtime.Object) error { again++; return nil })
+	return err
+}
+
+// confirm asks for a second list after a pause. It returns how many objects that one has, and
+// counts and logs the outcome.
+func (g *guarded) confirm(ctx context.Context, known, found int, list func(*pager.ListPager) (int, error)) (int, error) {
+	timer := g.Clock.NewTimer(g.Pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	logger := logr.FromContextOrDiscard(ctx).WithValues("resource", g.resource, "known", known, "found", found)
+	again, err := list(pager.New(g.ask))
 	if err != nil {
-		return g.unconfirmed(ctx, known, found, err)
+		g.Metrics.doubted.WithLabelValues(g.resource, doubtUnanswered).Inc()
+		logger.Info("list has lost most objects and cannot be confirmed, keeping what is known", "reason", err.Error())
+		return 0, fmt.Errorf("confirm a list of %s that has %d objects instead of %d: %w", g.resource, found, known, err)
 	}
-	g.judge(ctx, known, found, again)
-	if again > found {
-		return errContradicted
+	outcome := doubtContradicted
+	if lost(known, again) {
+		outcome = doubtConfirmed
 	}
-	return nil
+	g.Metrics.doubted.WithLabelValues(g.resource, outcome).Inc()
+	logger.Info("list has lost most objects, asked again", "again", again, "outcome", outcome)
+	return again, nil
 }
 
 // count returns how many objects are known and how many have been found by now in the
@@ -84,38 +105,8 @@ func (g *guarded) count(first bool, found int) (known, sum int) {
 		g.listed = 0
 	}
 	g.listed += found
-	if g.known == nil {
-		return 0, g.listed
+	if g.known != nil {
+		known = len(g.known.ListKeys())
 	}
-	return g.known(), g.listed
-}
-
-func (g *guarded) pause(ctx context.Context) error {
-	timer := g.Clock.NewTimer(g.Pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// unconfirmed says that nobody knows whether a loss is one.
-func (g *guarded) unconfirmed(ctx context.Context, known, found int, err error) error {
-	g.Metrics.doubted.WithLabelValues(g.resource, doubtUnanswered).Inc()
-	logr.FromContextOrDiscard(ctx).Info("list has lost most objects and cannot be confirmed, keeping what is known",
-		"resource", g.resource, "known", known, "found", found, "reason", err.Error())
-	return fmt.Errorf("confirm a list of %s that has %d objects instead of %d: %w", g.resource, found, known, err)
-}
-
-// judge counts and says what a second list said of a loss.
-func (g *guarded) judge(ctx context.Context, known, found, again int) {
-	outcome := doubtContradicted
-	if lost(known, again) {
-		outcome = doubtConfirmed
-	}
-	g.Metrics.doubted.WithLabelValues(g.resource, outcome).Inc()
-	logr.FromContextOrDiscard(ctx).Info("list has lost most objects, asked again",
-		"resource", g.resource, "known", known, "found", found, "again", again, "outcome", outcome)
+	return known, g.listed
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-// RuleOf returns what is kept of a DeviceTaintRule in any version of its API.
+// RuleOf returns the kept part of a DeviceTaintRule in any version of its API.
 func RuleOf(object *unstructured.Unstructured) (tracker.Rule, error) {
 	_, rule, err := ReadRule(object)
 	return rule, err
 }
 
-// ReadRule returns a DeviceTaintRule of any version of its API, and what is kept of it. The
+// ReadRule returns a DeviceTaintRule of any version of its API, and its kept part. The
 // versions differ in nothing but the name of the version (VS-02), and in the selector: up to
 // Kubernetes 1.34 that of v1alpha3 has deviceClassName and selectors as well
 // (VS-03). A rule with a field in its selector that is not known here selects
@@ -29,27 +29,16 @@ func ReadRule(object *unstructured.Unstructured) (*resourcev1.DeviceTaintRule, t
 		return nil, tracker.Rule{}, fmt.Errorf("read DeviceTaintRule %s: %w", object.GetName(), err)
 	}
 	rule := tracker.RuleOf(typed)
-	if rule.Unsupported = unsupported(object); len(rule.Unsupported) > 0 {
+	// The fields in the selector that are not known here, sorted.
+	spec, _ := object.Object["spec"].(map[string]any)
+	selector, _ := spec["deviceSelector"].(map[string]any)
+	for name, value := range selector {
+		if value != nil && !slices.Contains([]string{"driver", "pool", "device"}, name) {
+			rule.Unsupported = append(rule.Unsupported, name)
+		}
+	}
+	if slices.Sort(rule.Unsupported); len(rule.Unsupported) > 0 {
 		rule.Selector, rule.Selects = device.Selector{}, false
 	}
 	return typed, rule, nil
-}
-
-// unsupported returns the names of the fields in the selector of a rule that are not
-// known here, sorted.
-func unsupported(object *unstructured.Unstructured) []string {
-	spec, _ := object.Object["spec"].(map[string]any)
-	selector, _ := spec["deviceSelector"].(map[string]any)
-	var names []string
-	for name, value := range selector {
-		switch name {
-		case "driver", "pool", "device":
-		default:
-			if value != nil {
-				names = append(names, name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return names
 }

@@ -2,7 +2,6 @@ package informer
 
 import (
 	"context"
-	"sync"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,10 +17,8 @@ type stream struct {
 
 	source watch.Interface
 	events chan watch.Event
-	// cancel ends the request.
+	// cancel ends the request and the stream.
 	cancel context.CancelFunc
-	done   chan struct{}
-	once   sync.Once
 	// initial is true while the stream sends what there is, instead of a list (KEP-3157);
 	// found counts that.
 	initial bool
@@ -31,7 +28,7 @@ type stream struct {
 // listen passes on the events of a watch that was begun in ctx.
 func (g *guarded) listen(ctx context.Context, cancel context.CancelFunc, source watch.Interface, options metav1.ListOptions) *stream {
 	s := &stream{
-		guarded: g, source: source, events: make(chan watch.Event), cancel: cancel, done: make(chan struct{}),
+		guarded: g, source: source, events: make(chan watch.Event), cancel: cancel,
 		initial: sendsInitial(options),
 	}
 	go s.run(ctx)
@@ -42,12 +39,7 @@ func (g *guarded) listen(ctx context.Context, cancel context.CancelFunc, source 
 func (s *stream) ResultChan() <-chan watch.Event { return s.events }
 
 // Stop implements watch.Interface.
-func (s *stream) Stop() {
-	s.once.Do(func() {
-		close(s.done)
-		s.cancel()
-	})
-}
+func (s *stream) Stop() { s.cancel() }
 
 func (s *stream) run(ctx context.Context) {
 	defer close(s.events)
@@ -57,7 +49,7 @@ func (s *stream) run(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		select {
-		case <-s.done:
+		case <-ctx.Done():
 			return
 		case <-timer.C():
 			if s.silent(ctx, timer) {
@@ -67,8 +59,8 @@ func (s *stream) run(ctx context.Context) {
 			if !open || !s.pass(ctx, event) {
 				return
 			}
-			// Taken down after it was passed on: whoever takes it may be slow.
-			s.note(s.Clock.Now())
+			// Taken down after it was passed on: the receiver may be slow.
+			s.note()
 		}
 	}
 }
@@ -100,24 +92,24 @@ func (s *stream) pass(ctx context.Context, event watch.Event) bool {
 			s.initial = false
 			if err := s.confirmed(ctx, s.found); err != nil {
 				// The informer drops what the stream sent, and lists.
-				s.send(watch.Event{Type: watch.Error, Object: new(apierrors.NewInternalError(err).Status())})
+				s.send(ctx, watch.Event{Type: watch.Error, Object: new(apierrors.NewInternalError(err).Status())})
 				return false
 			}
 		}
 	}
-	return s.send(event)
+	return s.send(ctx, event)
 }
 
-func (s *stream) send(event watch.Event) bool {
+func (s *stream) send(ctx context.Context, event watch.Event) bool {
 	select {
 	case s.events <- event:
 		return true
-	case <-s.done:
+	case <-ctx.Done():
 		return false
 	}
 }
 
-// sendsInitial reports whether a watch is to begin with what there is.
+// sendsInitial reports whether a watch is to begin with the objects that exist.
 func sendsInitial(options metav1.ListOptions) bool {
 	return options.SendInitialEvents != nil && *options.SendInitialEvents
 }

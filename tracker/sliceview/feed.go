@@ -17,16 +17,10 @@ type informer interface {
 // then every slice is passed through (TR-08). Rules that are served later may be
 // given to SetRule and DeleteRule. Attach is called once, before Run.
 func (v *View) Attach(slices, rules informer) error {
-	if err := subscribe(v, slices, v.SetSlice, v.DeleteSlice); err != nil {
-		return fmt.Errorf("add resource slice event handler: %w", err)
+	if err := subscribe(v, "resource slice", slices, v.SetSlice, v.DeleteSlice); err != nil || rules == nil {
+		return err
 	}
-	if rules == nil {
-		return nil
-	}
-	if err := subscribe(v, rules, v.SetRule, v.DeleteRule); err != nil {
-		return fmt.Errorf("add device taint rule event handler: %w", err)
-	}
-	return nil
+	return subscribe(v, "device taint rule", rules, v.SetRule, v.DeleteRule)
 }
 
 // AttachPatches subscribes the view to informers of ResourceSlicePatches and of
@@ -34,18 +28,15 @@ func (v *View) Attach(slices, rules informer) error {
 // before Run. Without it no device is patched.
 func (v *View) AttachPatches(patches, classes informer) error {
 	// Classes first: a patch that waits for its class is looked at twice.
-	if err := subscribe(v, classes, v.SetClass, v.DeleteClass); err != nil {
-		return fmt.Errorf("add device class event handler: %w", err)
+	if err := subscribe(v, "device class", classes, v.SetClass, v.DeleteClass); err != nil {
+		return err
 	}
-	if err := subscribe(v, patches, v.SetPatch, v.DeletePatch); err != nil {
-		return fmt.Errorf("add resource slice patch event handler: %w", err)
-	}
-	return nil
+	return subscribe(v, "resource slice patch", patches, v.SetPatch, v.DeletePatch)
 }
 
 // subscribe has set called with the objects of an informer, and remove with the names of those
 // that are gone: of an object whose deletion was missed, the informer may know nothing else (K06).
-func subscribe[T any](v *View, from informer, set func(*T), remove func(name string)) error {
+func subscribe[T any](v *View, kind string, from informer, set func(*T), remove func(name string)) error {
 	take := func(obj any) {
 		if typed, ok := obj.(*T); ok {
 			set(typed)
@@ -62,7 +53,7 @@ func subscribe[T any](v *View, from informer, set func(*T), remove func(name str
 		},
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("add %s event handler: %w", kind, err)
 	}
 	v.inputs = append(v.inputs, input{informer: from, registration: registration})
 	return nil

@@ -21,8 +21,8 @@ func (v *View) AddEventHandler(handler toolscache.ResourceEventHandler) (toolsca
 		return nil, errors.New("add event handler: the view has stopped")
 	}
 	s := &subscriber{
+		syncing: newSyncing("handler of merged resource slices"),
 		handler: handler,
-		synced:  make(chan struct{}),
 		wake:    sync.NewCond(&v.mutex),
 		told:    map[string]*resourcev1.ResourceSlice{},
 		due:     map[string]bool{},
@@ -60,15 +60,4 @@ func (v *View) greet(s *subscriber) {
 		s.push(e.raw.Name, true)
 	}
 	s.wake.Signal()
-}
-
-// release begins the delivery to all subscribers.
-func (v *View) release() {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
-	v.open = true
-	close(v.synced)
-	for _, s := range v.subscribers {
-		v.greet(s)
-	}
 }

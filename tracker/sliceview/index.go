@@ -18,10 +18,10 @@ const searched = 4
 // entry is one slice.
 type entry struct {
 	raw *resourcev1.ResourceSlice
-	// patched and merged are nil until somebody asks for them. Limits go with patched.
+	// patched and merged are nil until they are asked for. Limits go with patched.
 	patched, merged *resourcev1.ResourceSlice
 	limits          []limit
-	// verdicts has what was found out for patches; nil for nothing.
+	// verdicts has the answers to questions of patches; nil for none.
 	verdicts map[*question]*verdict
 	// devices are those of raw as questions see them; nil while none is asked.
 	devices *slicepatch.Devices
@@ -39,7 +39,7 @@ type pool struct {
 	others  map[string][]*entry
 }
 
-// index finds slices by name and by what a selector asks for.
+// index finds slices by name and by selector.
 type index struct {
 	byName  map[string]*entry
 	drivers device.Pools[*pool]
@@ -107,7 +107,7 @@ func (x *index) leave(e *entry) {
 // selected yields the slices of which a selector may select a device.
 func (x *index) selected(selector selector) iter.Seq[*entry] {
 	return func(yield func(*entry) bool) {
-		for _, p := range x.drivers.Selected(selector) {
+		for _, p := range device.Selected(x.drivers, selector) {
 			for _, e := range p.selected(selector) {
 				if !yield(e) {
 					return

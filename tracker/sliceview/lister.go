@@ -1,6 +1,8 @@
 package sliceview
 
 import (
+	"slices"
+
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,21 +23,19 @@ func (v *View) List() []*resourcev1.ResourceSlice {
 	return list
 }
 
-// prepare merges what has to be merged anew, and lets go of the lock after each slice:
+// prepare merges the slices that have to be merged anew, and lets go of the lock after each slice:
 // expressions of patches may take long for all of them.
 func (v *View) prepare() {
-	v.mutex.Lock()
 	var entries []*entry
-	for _, e := range v.entries() {
-		if e.patched == nil {
-			entries = append(entries, e)
+	v.locked(func() {
+		for _, e := range v.entries() {
+			if e.patched == nil {
+				entries = append(entries, e)
+			}
 		}
-	}
-	v.mutex.Unlock()
+	})
 	for _, e := range entries {
-		v.mutex.Lock()
-		v.merge(e)
-		v.mutex.Unlock()
+		v.locked(func() { v.merge(e) })
 	}
 }
 
@@ -58,17 +58,9 @@ type lister struct {
 
 // List returns the merged slices with the labels that a selector asks for.
 func (l lister) List(selector labels.Selector) ([]*resourcev1.ResourceSlice, error) {
-	all := l.view.List()
-	if selector.Empty() {
-		return all, nil
-	}
-	list := make([]*resourcev1.ResourceSlice, 0, len(all))
-	for _, slice := range all {
-		if selector.Matches(labels.Set(slice.Labels)) {
-			list = append(list, slice)
-		}
-	}
-	return list, nil
+	return slices.DeleteFunc(l.view.List(), func(slice *resourcev1.ResourceSlice) bool {
+		return !selector.Matches(labels.Set(slice.Labels))
+	}), nil
 }
 
 // Get returns the merged slice with that name, or a NotFound error.

@@ -15,20 +15,20 @@ import (
 func (r *rules) merge(slice *resourcev1.ResourceSlice) *resourcev1.ResourceSlice {
 	pool := r.inPool(slice.Spec.Driver, slice.Spec.Pool.Name)
 	naming := r.index.HasNamed(slice.Spec.Driver, slice.Spec.Pool.Name)
-	if len(pool.patches) == 0 && !naming {
+	if len(pool.rules) == 0 && !naming {
 		return slice
 	}
 	merged := slice
 	for i := range slice.Spec.Devices {
 		of := pool
 		if id := idAt(slice, i); naming && len(r.index.Named(id)) > 0 {
-			of = list{patches: r.index.Match(id)}
+			of = list{rules: r.index.Match(id)}
 		}
-		if len(of.patches) == 0 {
+		if len(of.rules) == 0 {
 			continue
 		}
 		if merged == slice {
-			merged = withOwnDevices(slice)
+			merged = WithOwnDevices(slice)
 		}
 		merged.Spec.Devices[i].Taints = of.behind(slice.Spec.Devices[i].Taints)
 	}
@@ -40,9 +40,9 @@ func idAt(slice *resourcev1.ResourceSlice, at int) device.ID {
 	return device.ID{Driver: slice.Spec.Driver, Pool: slice.Spec.Pool.Name, Name: slice.Spec.Devices[at].Name}
 }
 
-// withOwnDevices returns a copy with a list of devices of its own, which shares
+// WithOwnDevices returns a copy with a list of devices of its own, which shares
 // all that is in the devices.
-func withOwnDevices(slice *resourcev1.ResourceSlice) *resourcev1.ResourceSlice {
+func WithOwnDevices(slice *resourcev1.ResourceSlice) *resourcev1.ResourceSlice {
 	merged := *slice
 	merged.Spec.Devices = slices.Clone(slice.Spec.Devices)
 	return &merged
@@ -53,10 +53,10 @@ func (l list) behind(own []resourcev1.DeviceTaint) []resourcev1.DeviceTaint {
 	if len(own) == 0 && l.taints != nil {
 		return l.taints
 	}
-	all := make([]resourcev1.DeviceTaint, 0, len(own)+len(l.patches))
+	all := make([]resourcev1.DeviceTaint, 0, len(own)+len(l.rules))
 	all = append(all, own...)
-	for _, p := range l.patches {
-		all = append(all, *p.Value)
+	for _, rule := range l.rules {
+		all = append(all, *rule.Value)
 	}
 	return all
 }
@@ -80,7 +80,7 @@ func looksSame(a, b *resourcev1.ResourceSlice) bool {
 		if i > 0 && shared(ours.Taints, lastA) && shared(theirs.Taints, lastB) {
 			continue
 		}
-		if !shared(ours.Taints, theirs.Taints) && !slices.EqualFunc(ours.Taints, theirs.Taints, sameTaint) {
+		if !shared(ours.Taints, theirs.Taints) && !slices.EqualFunc(ours.Taints, theirs.Taints, SameTaint) {
 			return false
 		}
 		lastA, lastB = ours.Taints, theirs.Taints
@@ -93,6 +93,7 @@ func shared(a, b []resourcev1.DeviceTaint) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-func sameTaint(a, b resourcev1.DeviceTaint) bool {
+// SameTaint reports whether two taints are the same, with the time.
+func SameTaint(a, b resourcev1.DeviceTaint) bool {
 	return a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect && a.TimeAdded.Equal(b.TimeAdded)
 }

@@ -30,7 +30,7 @@ func (p *patches) apply(e *entry) (*resourcev1.ResourceSlice, []limit) {
 			continue
 		}
 		if patched == e.raw {
-			patched = withOwnDevices(e.raw)
+			patched = WithOwnDevices(e.raw)
 		}
 		var err error
 		patched.Spec.Devices[i], err = overlay.Apply(e.raw.Spec.Driver, &e.raw.Spec.Devices[i])
@@ -81,7 +81,15 @@ func (p *patches) meantFor(e *entry) *meant {
 
 // overlay returns what the patches make of the device at a position, nil for nothing.
 func (m *meant) overlay(at int) *slicepatch.Overlay {
-	named := m.named(at)
+	// The patches that ask for the device by its name and are meant for it.
+	var named []*slicePatch
+	if m.naming {
+		for _, entry := range m.p.index.Named(idAt(m.e.raw, at)) {
+			if m.e.verdict(entry.Value).holds(at) {
+				named = append(named, entry.Value)
+			}
+		}
+	}
 	if m.all && len(named) == 0 {
 		if m.scoped.overlay == nil {
 			m.scoped.overlay = combine(m.scoped.patches)
@@ -105,19 +113,4 @@ func (m *meant) overlay(at int) *slicepatch.Overlay {
 		m.last, m.combined = slices.Clone(m.list), combine(m.list)
 	}
 	return m.combined
-}
-
-// named returns the patches that ask for the device at a position by its name and are
-// meant for it.
-func (m *meant) named(at int) []*slicePatch {
-	if !m.naming {
-		return nil
-	}
-	var list []*slicePatch
-	for _, entry := range m.p.index.Named(idAt(m.e.raw, at)) {
-		if m.e.verdict(entry.Value).holds(at) {
-			list = append(list, entry.Value)
-		}
-	}
-	return list
 }

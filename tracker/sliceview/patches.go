@@ -26,7 +26,7 @@ type slicePatch struct {
 	question *question
 }
 
-// question is what has to be asked about a device beyond its names. The answers are
+// question asks about a device beyond its names. The answers are
 // kept under it, so that it is another one as soon as one of them could differ.
 type question struct {
 	// patch is the name of the patch that asks.
@@ -47,8 +47,8 @@ type class struct {
 // patches holds the patches and the classes.
 type patches struct {
 	byName map[string]*slicePatch
-	// uids has the names of the patches in force.
-	uids map[types.UID]string
+	// uids has the UIDs of the patches in force.
+	uids map[types.UID]struct{}
 	// index has the patches in force.
 	index   device.Index[*slicePatch]
 	lists   map[scope]*scoped
@@ -67,13 +67,13 @@ type scoped struct {
 
 func newPatches() patches {
 	return patches{
-		byName: map[string]*slicePatch{}, uids: map[types.UID]string{}, lists: map[scope]*scoped{},
+		byName: map[string]*slicePatch{}, uids: map[types.UID]struct{}{}, lists: map[scope]*scoped{},
 		classes: map[string]class{},
 	}
 }
 
 // sameObject reports whether two versions of a patch do the same to devices. A write of
-// what status says about them must not concern anybody.
+// the rest of the status must change nothing.
 func sameObject(a, b *v1alpha1.ResourceSlicePatch) bool {
 	return a.UID == b.UID && a.CreationTimestamp.Equal(&b.CreationTimestamp) &&
 		equality.Semantic.DeepEqual(a.Spec.Devices, b.Spec.Devices) &&
@@ -81,7 +81,7 @@ func sameObject(a, b *v1alpha1.ResourceSlicePatch) bool {
 }
 
 // compile returns a patch as it has to be kept. Was is the one that it replaces, nil for
-// none: what was answered for its filter still holds for the same filter and class.
+// none: the answers for its filter still hold for the same filter and class.
 func (p *patches) compile(set *v1alpha1.ResourceSlicePatch, was *slicePatch) *slicePatch {
 	if was != nil && was.object == set && (was.question == nil || was.question.class == p.classes[was.question.filter.Class].compiled) {
 		return was
@@ -120,7 +120,7 @@ func (p *patches) set(next *slicePatch) {
 	if next.patch == nil {
 		return
 	}
-	p.uids[next.object.UID] = name
+	p.uids[next.object.UID] = struct{}{}
 	p.index.Set(next.selector, name, next)
 	clear(p.lists)
 }
@@ -134,9 +134,7 @@ func (p *patches) remove(name string) {
 	if was.patch == nil {
 		return
 	}
-	if p.uids[was.object.UID] == name {
-		delete(p.uids, was.object.UID)
-	}
+	delete(p.uids, was.object.UID)
 	p.index.Delete(was.selector, name)
 	clear(p.lists)
 }
@@ -172,18 +170,13 @@ func (p *patches) scoped(driver, pool string) *scoped {
 	if s, found := p.lists[scope]; found {
 		return s
 	}
-	s := &scoped{patches: values(p.index.Scoped(scope))}
+	s := &scoped{}
+	for _, entry := range p.index.Scoped(scope) {
+		s.patches = append(s.patches, entry.Value)
+	}
 	slices.SortFunc(s.patches, compare)
 	p.lists[scope] = s
 	return s
-}
-
-func values(entries []device.Entry[*slicePatch]) []*slicePatch {
-	list := make([]*slicePatch, 0, len(entries))
-	for i := range entries {
-		list = append(list, entries[i].Value)
-	}
-	return list
 }
 
 func compare(a, b *slicePatch) int { return slicepatch.Compare(a.patch, b.patch) }

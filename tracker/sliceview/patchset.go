@@ -15,9 +15,9 @@ type PatchSet struct{ patches patches }
 // Patched is a slice with patches applied.
 type Patched struct {
 	// Slice is the published slice itself where patches change nothing, else a copy,
-	// which may share what is not changed.
+	// which may share the unchanged parts.
 	Slice *resourcev1.ResourceSlice
-	// Memory is what a PatchSet found out about the slice.
+	// Memory has the answers of a PatchSet about the slice.
 	Memory any
 }
 
@@ -30,21 +30,17 @@ func NewPatchSet(objects []*v1alpha1.ResourceSlicePatch, class func(name string)
 	s := &PatchSet{patches: newPatches()}
 	for _, object := range objects {
 		if filter := object.Spec.Devices.Filter; filter != nil && filter.DeviceClassName != nil {
-			s.addClass(*filter.DeviceClassName, class, previous)
+			name := *filter.DeviceClassName
+			if _, known := s.patches.classes[name]; !known {
+				if was, found := previous.patches.classes[name]; found {
+					s.patches.classes[name] = was
+				}
+				s.patches.setClass(name, class(name))
+			}
 		}
 		s.patches.set(s.patches.compile(object, previous.patches.byName[object.Name]))
 	}
 	return s
-}
-
-func (s *PatchSet) addClass(name string, get func(name string) *resourcev1.DeviceClass, previous *PatchSet) {
-	if _, found := s.patches.classes[name]; found {
-		return
-	}
-	if was, found := previous.patches.classes[name]; found {
-		s.patches.classes[name] = was
-	}
-	s.patches.setClass(name, get(name))
 }
 
 // Has reports whether the set applies the patch with a UID.

@@ -42,7 +42,7 @@ func (p *pool) selected(selector selector) []*entry {
 	if p.devices == nil {
 		for i, e := range p.entries {
 			switch {
-			case !e.has(name):
+			case !slices.ContainsFunc(e.raw.Spec.Devices, func(d resourcev1.Device) bool { return d.Name == name }):
 			case found == nil:
 				found = p.entries[i : i+1 : i+1] // Mostly it is the only one.
 			default:
@@ -53,10 +53,6 @@ func (p *pool) selected(selector selector) []*entry {
 		found = append(append(found, first), p.others[name]...)
 	}
 	return found
-}
-
-func (e *entry) has(name string) bool {
-	return slices.ContainsFunc(e.raw.Spec.Devices, func(d resourcev1.Device) bool { return d.Name == name })
 }
 
 func (p *pool) addDevices(e *entry) {

@@ -47,19 +47,19 @@ func (v *View) Report(patch string, naming int) (Report, bool) {
 	if !found {
 		return Report{}, false
 	}
-	t := tally{Report: Report{Problems: p.problems}, naming: naming}
+	r := Report{Problems: p.problems}
 	for _, e := range entries {
-		v.count(e, patch, &t)
+		v.count(e, patch, &r, naming)
 	}
-	t.cut()
-	return t.Report, true
+	r.cut(naming)
+	return r, true
 }
 
 // newest returns the slices under a selector, without those of pools that have a later
 // generation. The lock is held.
 func (v *View) newest(selector selector) []*entry {
 	var entries []*entry
-	for _, p := range v.slices.drivers.Selected(selector) {
+	for _, p := range device.Selected(v.slices.drivers, selector) {
 		last := int64(math.MinInt64)
 		for _, e := range p.entries {
 			last = max(last, e.raw.Spec.Pool.Generation)
@@ -74,7 +74,7 @@ func (v *View) newest(selector selector) []*entry {
 }
 
 // count adds what a patch does to one slice, if both are still there.
-func (v *View) count(e *entry, patch string, t *tally) {
+func (v *View) count(e *entry, patch string, r *Report, naming int) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	p := v.patches.byName[patch]
@@ -88,44 +88,39 @@ func (v *View) count(e *entry, patch string, t *tally) {
 		switch {
 		case !p.selector.Matches(id):
 		case verdict.holds(i):
-			t.Matched++
-			t.FirstMatched = append(t.FirstMatched, id)
+			r.Matched++
+			r.FirstMatched = append(r.FirstMatched, id)
 		case verdict.failed.Bit(i) == 1:
-			t.Failed++
-			t.FirstFailed = append(t.FirstFailed, Problem{Device: id, Message: verdict.problem})
+			r.Failed++
+			r.FirstFailed = append(r.FirstFailed, Problem{Device: id, Message: verdict.problem})
 		}
 	}
 	for _, l := range e.limits {
 		id := idAt(e.raw, l.at)
 		if p.patch.Changes() && p.selector.Matches(id) && verdict.holds(l.at) {
-			t.Limited++
-			t.FirstLimited = append(t.FirstLimited, Problem{Device: id, Message: l.problem})
+			r.Limited++
+			r.FirstLimited = append(r.FirstLimited, Problem{Device: id, Message: l.problem})
 		}
 	}
 	const many = 4096
-	if len(t.FirstMatched)+len(t.FirstFailed)+len(t.FirstLimited) > many {
-		t.cut()
+	if len(r.FirstMatched)+len(r.FirstFailed)+len(r.FirstLimited) > many {
+		r.cut(naming)
 	}
-}
-
-// tally is a report in the making.
-type tally struct {
-	Report
-
-	naming int
 }
 
 // cut leaves no more names than are asked for.
-func (t *tally) cut() {
-	slices.SortFunc(t.FirstMatched, device.Compare)
+func (r *Report) cut(naming int) {
 	byDevice := func(a, b Problem) int {
 		return cmp.Or(device.Compare(a.Device, b.Device), cmp.Compare(a.Message, b.Message))
 	}
-	slices.SortFunc(t.FirstFailed, byDevice)
-	slices.SortFunc(t.FirstLimited, byDevice)
-	t.FirstMatched = first(slices.Compact(t.FirstMatched), t.naming)
-	t.FirstFailed = first(slices.Compact(t.FirstFailed), t.naming)
-	t.FirstLimited = first(slices.Compact(t.FirstLimited), t.naming)
+	r.FirstMatched = first(r.FirstMatched, device.Compare, naming)
+	r.FirstFailed = first(r.FirstFailed, byDevice, naming)
+	r.FirstLimited = first(r.FirstLimited, byDevice, naming)
 }
 
-func first[T any](list []T, n int) []T { return list[:min(n, len(list))] }
+// first returns the first n different elements of a list, which it sorts.
+func first[T comparable](list []T, compare func(a, b T) int, n int) []T {
+	slices.SortFunc(list, compare)
+	list = slices.Compact(list)
+	return list[:min(n, len(list))]
+}

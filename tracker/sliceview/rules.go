@@ -4,18 +4,15 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 type (
 	selector = device.Selector
 	scope    = device.Scope
-	// patch is the taint of a rule, under the name of the rule.
-	patch = device.Entry[*resourcev1.DeviceTaint]
 )
 
-// rule is what is kept of a DeviceTaintRule. The zero rule selects nothing.
+// rule is the kept part of a DeviceTaintRule. The zero rule selects nothing.
 type rule struct {
 	selector selector
 	selects  bool
@@ -26,21 +23,16 @@ type rule struct {
 	silent bool
 }
 
-func ruleOf(r *resourcev1.DeviceTaintRule) rule {
-	selector, selects := device.SelectorOf(r.Spec.DeviceSelector)
-	return rule{selector: selector, selects: selects, taint: r.Spec.Taint, writtenFor: tracker.PatchOf(r).UID}
-}
-
 // counts reports whether the rule taints devices.
 func (r rule) counts() bool { return r.selects && !r.silent }
 
-// same reports whether the two rules taint alike. A write of a status must not
-// concern anybody.
+// same reports whether the two rules taint alike. A write of a status must change
+// nothing.
 func (r rule) same(other rule) bool {
 	if !r.selects || !other.selects {
 		return r.selects == other.selects
 	}
-	return r.selector == other.selector && r.writtenFor == other.writtenFor && sameTaint(r.taint, other.taint)
+	return r.selector == other.selector && r.writtenFor == other.writtenFor && SameTaint(r.taint, other.taint)
 }
 
 // rules holds the rules that select something, and the lists of taints that
@@ -48,16 +40,17 @@ func (r rule) same(other rule) bool {
 type rules struct {
 	byName map[string]rule
 	// writtenFor has the names of those that were written out for a patch.
-	writtenFor map[types.UID]map[string]struct{}
+	writtenFor device.Table[types.UID, string, struct{}]
 	// index has those that count.
 	index device.Index[*resourcev1.DeviceTaint]
 	lists map[scope]list
 }
 
-// list is what the rules of a scope add to every device.
+// list has the taints that the rules of a scope add to every device.
 type list struct {
-	patches []patch
-	// taints are those of the patches, to be shared by all devices that have no
+	// rules are the taints of the rules, under their names.
+	rules []device.Entry[*resourcev1.DeviceTaint]
+	// taints are those of the rules, to be shared by all devices that have no
 	// others; nil for a list of one device.
 	taints []resourcev1.DeviceTaint
 }
@@ -69,10 +62,7 @@ func (r *rules) set(name string, next rule) {
 	}
 	r.byName[name] = next
 	if next.writtenFor != "" {
-		if r.writtenFor[next.writtenFor] == nil {
-			r.writtenFor[next.writtenFor] = map[string]struct{}{}
-		}
-		r.writtenFor[next.writtenFor][name] = struct{}{}
+		r.writtenFor.Set(next.writtenFor, name, struct{}{})
 	}
 	if next.counts() {
 		r.index.Set(next.selector, name, &next.taint)
@@ -86,10 +76,7 @@ func (r *rules) remove(name string) {
 		return
 	}
 	delete(r.byName, name)
-	delete(r.writtenFor[was.writtenFor], name)
-	if len(r.writtenFor[was.writtenFor]) == 0 {
-		delete(r.writtenFor, was.writtenFor)
-	}
+	r.writtenFor.Delete(was.writtenFor, name)
 	if was.counts() {
 		r.index.Delete(was.selector, name)
 		r.forget(was.selector)
@@ -104,7 +91,7 @@ func (r *rules) forget(changed selector) {
 	}
 }
 
-// inPool returns what is added to every device of a pool.
+// inPool returns the taints that are added to every device of a pool.
 func (r *rules) inPool(driver, pool string) list {
 	scope := r.index.ScopeOf(driver, pool)
 	if scope.Empty() {
@@ -113,7 +100,7 @@ func (r *rules) inPool(driver, pool string) list {
 	if l, found := r.lists[scope]; found {
 		return l
 	}
-	l := list{patches: r.index.Scoped(scope)}
+	l := list{rules: r.index.Scoped(scope)}
 	l.taints = l.behind(nil)
 	r.lists[scope] = l
 	return l

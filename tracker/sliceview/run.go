@@ -19,29 +19,29 @@ func (v *View) Run(ctx context.Context) error {
 		return errors.New("run merged view: not attached to informers")
 	}
 	var deliveries sync.WaitGroup
-	v.begin(func(s *subscriber) {
-		deliveries.Go(func() { v.deliver(ctx, s) })
-	})
-	if v.wait(ctx) {
+	v.begin(func(s *subscriber) { deliveries.Go(func() { v.deliver(ctx, s) }) })
+	var inputs []toolscache.DoneChecker
+	for _, in := range v.inputs {
+		inputs = append(inputs, in.registration.HasSyncedChecker())
+	}
+	if toolscache.WaitFor(ctx, "", inputs...) {
 		v.release()
 		<-ctx.Done()
 	}
-	v.end()
+	v.locked(func() {
+		v.start, v.stopped = nil, true
+		for _, s := range v.subscribers {
+			s.wake.Signal()
+		}
+	})
 	deliveries.Wait()
-	return v.detach()
-}
-
-// wait waits until all that there is at the start has been taken in; false means
-// that the context ended before.
-func (v *View) wait(ctx context.Context) bool {
+	var problems []error
 	for _, in := range v.inputs {
-		select {
-		case <-in.registration.HasSyncedChecker().Done():
-		case <-ctx.Done():
-			return false
+		if err := in.informer.RemoveEventHandler(in.registration); err != nil {
+			problems = append(problems, fmt.Errorf("remove event handler: %w", err))
 		}
 	}
-	return true
+	return errors.Join(problems...)
 }
 
 func (v *View) begin(start func(*subscriber)) {
@@ -53,24 +53,31 @@ func (v *View) begin(start func(*subscriber)) {
 	}
 }
 
-func (v *View) end() {
+// release begins the delivery to all subscribers.
+func (v *View) release() {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
-	v.start, v.stopped = nil, true
+	v.open = true
+	close(v.done.channel)
 	for _, s := range v.subscribers {
-		s.wake.Signal()
+		v.greet(s)
 	}
+}
+
+func (v *View) locked(do func()) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	do()
 }
 
 // deliver tells a subscriber what there is to tell until it or the view ends.
 func (v *View) deliver(ctx context.Context, s *subscriber) {
-	guard := func(call func()) { protect(ctx, call) }
 	for {
-		e, more := v.await(s) //nolint:contextcheck // What is merged here ends by its cost, not by a context.
+		e, more := v.await(s) //nolint:contextcheck // A merge ends by its cost, not by a context.
 		if !more {
 			return
 		}
-		e.send(s.handler, guard)
+		e.send(ctx, s.handler)
 	}
 }
 
@@ -90,8 +97,8 @@ func (v *View) await(s *subscriber) (event, bool) {
 	return event{}, false
 }
 
-// protect makes a call of a handler and logs what it panics with: no handler may
-// take down what the others depend on (K07).
+// protect makes a call of a handler and logs its panic: no handler may
+// end the process that the others depend on (K07).
 func protect(ctx context.Context, call func()) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -100,16 +107,6 @@ func protect(ctx context.Context, call func()) {
 		}
 	}()
 	call()
-}
-
-func (v *View) detach() error {
-	var problems []error
-	for _, in := range v.inputs {
-		if err := in.informer.RemoveEventHandler(in.registration); err != nil {
-			problems = append(problems, fmt.Errorf("remove event handler: %w", err))
-		}
-	}
-	return errors.Join(problems...)
 }
 
 // input is an informer that the view is subscribed to.

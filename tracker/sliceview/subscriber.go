@@ -1,18 +1,19 @@
 package sliceview
 
 import (
+	"context"
 	"sync"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// subscriber is a handler and what it has yet to be told. All but the handler and
+// subscriber is a handler and the names of the slices that it has yet to be told of. All but the handler and
 // the channel is guarded by the lock of the view.
 type subscriber struct {
+	// syncing ends when the handler has returned from the last initial slice.
+	syncing
 	handler toolscache.ResourceEventHandler
-	// synced is closed when the handler has returned from the last initial slice.
-	synced chan struct{}
 	// wake is signalled when there may be something to do.
 	wake *sync.Cond
 
@@ -29,17 +30,6 @@ type subscriber struct {
 	initial int
 	ready   bool
 	removed bool
-}
-
-// HasSynced reports whether the handler has been told of all slices that there
-// were when it subscribed.
-func (s *subscriber) HasSynced() bool {
-	return toolscache.IsDone(s.HasSyncedChecker())
-}
-
-// HasSyncedChecker is done when HasSynced says so.
-func (s *subscriber) HasSyncedChecker() toolscache.DoneChecker {
-	return done{name: "handler of merged resource slices", channel: s.synced}
 }
 
 // push queues a slice, unless it waits already.
@@ -68,7 +58,7 @@ func (s *subscriber) pop() (name string, always, found bool) {
 	return name, always, true
 }
 
-// event is what a handler is told of a slice. There is no old one if the slice is
+// event is the change of a slice that a handler is told of. There is no old one if the slice is
 // new to the handler, and no next one if it is gone.
 type event struct {
 	old, next *resourcev1.ResourceSlice
@@ -81,51 +71,40 @@ func (v *View) next(s *subscriber) (event, bool) {
 	for {
 		if s.initial == 0 && !s.ready {
 			s.ready = true
-			close(s.synced)
+			close(s.done.channel)
 		}
 		name, always, found := s.pop()
 		if !found {
 			return event{}, false
 		}
-		initial := s.initial > 0
-		if initial {
+		e := event{old: s.told[name], next: v.merged(name), initial: s.initial > 0}
+		if e.initial {
 			s.initial--
 		}
-		if e, news := s.compare(name, v.merged(name), always); news {
-			e.initial = initial
-			return e, true
+		switch {
+		case e.next != nil && (e.old == nil || always || !looksSame(e.old, e.next)):
+			s.told[name] = e.next
+		case e.next == nil && e.old != nil:
+			delete(s.told, name)
+		default:
+			continue
 		}
+		return e, true
 	}
-}
-
-// compare returns what is to be told of a slice that now looks like next.
-func (s *subscriber) compare(name string, next *resourcev1.ResourceSlice, always bool) (event, bool) {
-	old := s.told[name]
-	switch {
-	case old == nil && next == nil:
-		return event{}, false
-	case next == nil:
-		delete(s.told, name)
-	case old != nil && !always && looksSame(old, next):
-		return event{}, false
-	default:
-		s.told[name] = next
-	}
-	return event{old: old, next: next}, true
 }
 
 // send calls the handler. A slice that was replaced by another under its name is
-// one that went and one that came, also if nobody saw the time between.
-func (e event) send(handler toolscache.ResourceEventHandler, guard func(call func())) {
+// one that went and one that came, also if the time between was not seen.
+func (e event) send(ctx context.Context, handler toolscache.ResourceEventHandler) {
 	switch {
 	case e.old == nil:
-		guard(func() { handler.OnAdd(e.next, e.initial) })
+		protect(ctx, func() { handler.OnAdd(e.next, e.initial) })
 	case e.next == nil:
-		guard(func() { handler.OnDelete(e.old) })
+		protect(ctx, func() { handler.OnDelete(e.old) })
 	case e.old.UID != e.next.UID:
-		guard(func() { handler.OnDelete(e.old) })
-		guard(func() { handler.OnAdd(e.next, false) })
+		protect(ctx, func() { handler.OnDelete(e.old) })
+		protect(ctx, func() { handler.OnAdd(e.next, false) })
 	default:
-		guard(func() { handler.OnUpdate(e.old, e.next) })
+		protect(ctx, func() { handler.OnUpdate(e.old, e.next) })
 	}
 }

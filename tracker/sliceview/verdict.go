@@ -71,26 +71,15 @@ func (q *question) ask(devices *slicepatch.Devices) *verdict {
 	if v.yes.Sign() == 0 && v.failed.Sign() == 0 {
 		return never
 	}
-	if last := q.last.Load(); last != nil && v.same(last) {
+	if last := q.last.Load(); last != nil &&
+		v.yes.Cmp(&last.yes) == 0 && v.failed.Cmp(&last.failed) == 0 && v.problem == last.problem {
 		return last
 	}
 	q.last.Store(v)
 	return v
 }
 
-func (v *verdict) same(other *verdict) bool {
-	return v.yes.Cmp(&other.yes) == 0 && v.failed.Cmp(&other.failed) == 0 && v.problem == other.problem
-}
-
-// forget drops the answers to a question that will not be asked again.
-func (e *entry) forget(q *question) {
-	delete(e.verdicts, q)
-	if len(e.verdicts) == 0 {
-		e.verdicts = nil
-	}
-}
-
-// sameAnswers reports whether what was answered for one slice holds for the other.
+// sameAnswers reports whether the answers for one slice hold for the other.
 func sameAnswers(a, b *resourcev1.ResourceSlice) bool {
 	return a.Spec.Driver == b.Spec.Driver && a.Spec.Pool.Name == b.Spec.Pool.Name &&
 		slices.EqualFunc(a.Spec.Devices, b.Spec.Devices, func(a, b resourcev1.Device) bool { return slicepatch.SameToFilters(&a, &b) })

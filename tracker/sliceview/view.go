@@ -9,14 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 // View is the merged view of ResourceSlices. It is goroutine-safe.
 type View struct {
-	// synced is closed when all that there is at the start has been taken in.
-	synced chan struct{}
-	// inputs are what the view is subscribed to, written before it runs.
+	// syncing ends when all that there is at the start has been taken in.
+	syncing
+	// inputs are the subscriptions of the view, written before it runs.
 	inputs []input
 
 	mutex   sync.Mutex
@@ -37,10 +38,10 @@ type View struct {
 // New returns an empty view.
 func New() *View {
 	return &View{
-		synced:  make(chan struct{}),
+		syncing: newSyncing("merged resource slices"),
 		patches: newPatches(),
 		slices:  index{byName: map[string]*entry{}, drivers: device.Pools[*pool]{}},
-		rules:   rules{byName: map[string]rule{}, writtenFor: map[types.UID]map[string]struct{}{}, lists: map[scope]list{}},
+		rules:   rules{byName: map[string]rule{}, writtenFor: device.Table[types.UID, string, struct{}]{}, lists: map[scope]list{}},
 	}
 }
 
@@ -76,7 +77,8 @@ func (v *View) DeleteSlice(name string) {
 func (v *View) SetRule(set *resourcev1.DeviceTaintRule) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
-	next := ruleOf(set)
+	selector, selects := device.SelectorOf(set.Spec.DeviceSelector)
+	next := rule{selector: selector, selects: selects, taint: set.Spec.Taint, writtenFor: tracker.PatchOf(set).UID}
 	next.silent = v.patches.inForce(next.writtenFor)
 	was := v.rules.byName[set.Name]
 	if was.same(next) {
@@ -89,10 +91,10 @@ func (v *View) SetRule(set *resourcev1.DeviceTaintRule) {
 func (v *View) replaceRule(name string, was, next rule) {
 	v.rules.set(name, next)
 	if was.counts() {
-		v.touch(was.selector)
+		v.touch(was.selector, false)
 	}
 	if next.counts() && (!was.counts() || next.selector != was.selector) {
-		v.touch(next.selector)
+		v.touch(next.selector, false)
 	}
 }
 
@@ -100,18 +102,17 @@ func (v *View) replaceRule(name string, was, next rule) {
 func (v *View) DeleteRule(name string) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
-	was := v.rules.byName[name]
-	v.rules.remove(name)
-	if was.counts() {
-		v.touch(was.selector)
-	}
+	v.replaceRule(name, v.rules.byName[name], rule{})
 }
 
-// touch says that the slices under a selector have to be merged anew. The lock is
-// held.
-func (v *View) touch(selector selector) {
+// touch says that the slices under a selector have to be merged anew, and patched before if
+// patches changed. The lock is held.
+func (v *View) touch(selector selector, patches bool) {
 	for e := range v.slices.selected(selector) {
 		e.merged = nil
+		if patches {
+			e.patched = nil
+		}
 		v.notify(e.raw.Name, false)
 	}
 }
@@ -156,23 +157,25 @@ func (v *View) entries() []*entry {
 	return v.sorted
 }
 
-// HasSynced reports whether all that there was at the start has been taken in.
-func (v *View) HasSynced() bool {
-	return toolscache.IsDone(v.HasSyncedChecker())
-}
+// syncing says whether a channel is closed.
+type syncing struct{ done done }
+
+func newSyncing(name string) syncing { return syncing{done{name: name, channel: make(chan struct{})}} }
+
+// HasSynced reports whether all that there was at the start has been taken in by the view, or
+// told to the handler that subscribed.
+func (s *syncing) HasSynced() bool { return toolscache.IsDone(s.done) }
 
 // HasSyncedChecker is done when HasSynced says so.
-func (v *View) HasSyncedChecker() toolscache.DoneChecker {
-	return done{name: "merged resource slices", channel: v.synced}
-}
+func (s *syncing) HasSyncedChecker() toolscache.DoneChecker { return s.done }
 
 // done is a client-go DoneChecker over a channel.
 type done struct {
 	name    string
-	channel <-chan struct{}
+	channel chan struct{}
 }
 
-// Name says what is waited for.
+// Name names the event that is waited for.
 func (d done) Name() string { return d.name }
 
 // Done returns the channel that is closed in the end.

@@ -23,7 +23,7 @@ func (v *View) SetPatch(set *v1alpha1.ResourceSlicePatch) {
 	v.recountRules(next)
 	v.retire(was, next)
 	if next.patch != nil && (was == nil || was.patch == nil || was.selector != next.selector) {
-		v.repatch(next.selector)
+		v.touch(next.selector, true)
 	}
 }
 
@@ -94,19 +94,12 @@ func (v *View) retire(was, next *slicePatch) {
 	}
 	if was.question != nil && (next == nil || next.question != was.question) {
 		for e := range v.slices.selected(was.selector) {
-			e.forget(was.question)
+			if delete(e.verdicts, was.question); len(e.verdicts) == 0 {
+				e.verdicts = nil
+			}
 		}
 	}
-	v.repatch(was.selector)
-}
-
-// repatch says that the slices under a selector have to be patched anew. The lock is
-// held.
-func (v *View) repatch(selector selector) {
-	for e := range v.slices.selected(selector) {
-		e.patched, e.merged = nil, nil
-		v.notify(e.raw.Name, false)
-	}
+	v.touch(was.selector, true)
 }
 
 // patch returns the patched slice of an entry. The lock is held.

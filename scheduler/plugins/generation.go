@@ -1,4 +1,4 @@
-package view
+package plugins
 
 import (
 	"maps"
@@ -7,7 +7,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
 // identity tells specs of patches apart: a write of the status keeps the generation, and
@@ -17,18 +17,15 @@ type identity struct {
 	generation int64
 }
 
-type getClass func(name string) (*resourcev1.DeviceClass, error)
-
-// generation is a set of patches, what it was made of, and the slices it has been
-// applied to.
+// generation is a set of patches, the identities that it was made of, and the slices it has
+// been applied to.
 type generation struct {
-	patches    []*v1alpha1.ResourceSlicePatch
 	identities map[identity]struct{}
 	// classes are those that were asked for, nil where there was none.
 	classes map[string]*resourcev1.DeviceClass
 	// set is nil where there are no patches.
-	set   Set
-	rules Rules
+	set   patchSet
+	rules writtenFor
 
 	// applying guards results.
 	applying sync.Mutex
@@ -36,24 +33,15 @@ type generation struct {
 	results map[string]applied
 }
 
-// applied is what a set made of a slice. It holds while the slice is the same object:
+// applied is the result of a set for a slice. It holds while the slice is the same object:
 // stores replace objects, they do not change them.
 type applied struct {
 	slice  *resourcev1.ResourceSlice
-	result Result
+	result sliceview.Patched
 }
 
-// read makes a generation that is not compiled yet.
-func read(patches []*v1alpha1.ResourceSlicePatch, rules Rules) *generation {
-	next := &generation{patches: patches, rules: rules, identities: make(map[identity]struct{}, len(patches))}
-	for _, patch := range patches {
-		next.identities[identity{uid: patch.UID, generation: patch.Generation}] = struct{}{}
-	}
-	return next
-}
-
-// standsFor tells whether a set made of the other's patches would be the same.
-func (g *generation) standsFor(other *generation, class getClass) (bool, error) {
+// standsFor reports whether a set made of the other's patches would be the same.
+func (g *generation) standsFor(other *generation, class func(name string) (*resourcev1.DeviceClass, error)) (bool, error) {
 	if g == nil || !maps.Equal(g.identities, other.identities) {
 		return false, nil
 	}
@@ -66,7 +54,7 @@ func (g *generation) standsFor(other *generation, class getClass) (bool, error) 
 	return true, nil
 }
 
-// sameClass compares what a new list of all classes does not change.
+// sameClass compares the parts that a new list of all classes does not change.
 func sameClass(one, other *resourcev1.DeviceClass) bool {
 	if one == nil || other == nil {
 		return one == other
@@ -74,28 +62,7 @@ func sameClass(one, other *resourcev1.DeviceClass) bool {
 	return one.UID == other.UID && one.ResourceVersion == other.ResourceVersion
 }
 
-func (g *generation) compile(compile Compile, class getClass, before *generation) error {
-	if len(g.patches) == 0 {
-		return nil
-	}
-	var previous Set
-	if before != nil {
-		previous = before.set
-	}
-	g.classes = map[string]*resourcev1.DeviceClass{}
-	var failed error
-	g.set = compile(g.patches, func(name string) *resourcev1.DeviceClass {
-		found, err := class(name)
-		if err != nil {
-			failed = err
-		}
-		g.classes[name] = found
-		return found
-	}, previous)
-	return failed
-}
-
-// apply returns the slices as the set makes them. Earlier has what came of them before
+// apply returns the slices with the set applied. Earlier has the results of the set before
 // for those that are new here; nil for nothing. Results for slices that went are dropped
 // once they are the greater part.
 func (g *generation) apply(slices []*resourcev1.ResourceSlice, earlier map[string]applied) []*resourcev1.ResourceSlice {
@@ -127,7 +94,7 @@ func (g *generation) apply(slices []*resourcev1.ResourceSlice, earlier map[strin
 	return patched
 }
 
-// known are the results as they are now.
+// known returns a copy of the results.
 func (g *generation) known() map[string]applied {
 	if g == nil {
 		return nil

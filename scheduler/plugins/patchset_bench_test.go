@@ -1,11 +1,11 @@
-package view_test
+package plugins
 
 import (
 	"fmt"
 	"testing"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/scheduler/view"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
 // One slice of 64 devices: what a list costs for each slice that changed, and what a new
@@ -27,16 +27,16 @@ func BenchmarkApply(b *testing.B) {
 					}
 				}))
 			}
-			set := view.CompilePatches(patches, noClass, nil)
+			set := compilePatches(patches, noClass, nil)
 			b.Run(fmt.Sprintf("patches=%d/by=%s/slice=changed", count, kind), func(b *testing.B) {
 				published := patchesSlice("pool-0", models...)
 				for b.Loop() {
-					set.Apply(published, view.Result{})
+					set.Apply(published, sliceview.Patched{})
 				}
 			})
 			b.Run(fmt.Sprintf("patches=%d/by=%s/slice=same", count, kind), func(b *testing.B) {
 				published := patchesSlice("pool-0", models...)
-				earlier := set.Apply(published, view.Result{})
+				earlier := set.Apply(published, sliceview.Patched{})
 				for b.Loop() {
 					set.Apply(published, earlier)
 				}

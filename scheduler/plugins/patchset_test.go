@@ -1,4 +1,4 @@
-package view_test
+package plugins
 
 import (
 	"fmt"
@@ -17,10 +17,8 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
-	"github.com/tollgate-dev/tollgate/scheduler/view"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
-
-const driver = "gpu.example.com"
 
 func patchesSlice(name string, models ...string) *resourcev1.ResourceSlice {
 	s := &resourcev1.ResourceSlice{
@@ -135,13 +133,13 @@ func TestSetAppliesPatches(t *testing.T) {
 			t.Parallel()
 			published := patchesSlice("pool", "A100", "H100")
 			copied := published.DeepCopy()
-			set := view.CompilePatches(test.patches, func(name string) *resourcev1.DeviceClass {
+			set := compilePatches(test.patches, func(name string) *resourcev1.DeviceClass {
 				if name == "h100" {
 					return patchesClass(name, "1", "H100")
 				}
 				return nil
 			}, nil)
-			patched := set.Apply(published, view.Result{}).Slice
+			patched := set.Apply(published, sliceview.Patched{}).Slice
 			require.Equal(t, test.want, by(patched))
 			require.Equal(t, copied, published, "what is published is not changed")
 			if slices.Equal(test.want, []string{"", ""}) {
@@ -155,11 +153,11 @@ func TestSetAddsTaints(t *testing.T) {
 	t.Parallel()
 	published := patchesSlice("pool", "A100")
 	published.Spec.Devices[0].Taints = []resourcev1.DeviceTaint{{Key: "of-rule", Effect: resourcev1.DeviceTaintEffectNoSchedule}}
-	set := view.CompilePatches([]*v1alpha1.ResourceSlicePatch{patchesPatch("a", func(d *v1alpha1.DevicePatch) {
+	set := compilePatches([]*v1alpha1.ResourceSlicePatch{patchesPatch("a", func(d *v1alpha1.DevicePatch) {
 		d.Taints = []v1alpha1.PatchedTaint{{Key: "example.com/hot", Effect: resourcev1.DeviceTaintEffectNoSchedule}}
 	})}, noClass, nil)
 	var keys []string
-	for _, taint := range set.Apply(published, view.Result{}).Slice.Spec.Devices[0].Taints {
+	for _, taint := range set.Apply(published, sliceview.Patched{}).Slice.Spec.Devices[0].Taints {
 		keys = append(keys, taint.Key)
 	}
 	require.Equal(t, []string{"of-rule", "example.com/hot"}, keys)
@@ -180,10 +178,10 @@ func TestModelOfSet(t *testing.T) {
 		return new(pick(of...))
 	}
 	var (
-		set     view.Set
+		set     patchSet
 		patches = map[string]*v1alpha1.ResourceSlicePatch{}
 		classes = map[string]*resourcev1.DeviceClass{}
-		earlier = map[string]view.Result{}
+		earlier = map[string]sliceview.Patched{}
 		// Compiling is what takes time.
 		compiled = map[*v1alpha1.ResourceSlicePatch]*slicepatch.Patch{}
 	)
@@ -217,7 +215,7 @@ func TestModelOfSet(t *testing.T) {
 			objects = append(objects, patch)
 		}
 		find := func(name string) *resourcev1.DeviceClass { return classes[name] }
-		set = view.CompilePatches(objects, find, set)
+		set = compilePatches(objects, find, set)
 		for _, pool := range []string{"one", "two"} {
 			published := patchesSlice(pool, pick("A100", "H100"), pick("A100", "H100"))
 			earlier[pool] = set.Apply(published, earlier[pool])
@@ -226,7 +224,7 @@ func TestModelOfSet(t *testing.T) {
 	}
 }
 
-func naive(t *testing.T, published *resourcev1.ResourceSlice, objects []*v1alpha1.ResourceSlicePatch, compiled map[*v1alpha1.ResourceSlicePatch]*slicepatch.Patch, class view.Class) *resourcev1.ResourceSlice {
+func naive(t *testing.T, published *resourcev1.ResourceSlice, objects []*v1alpha1.ResourceSlicePatch, compiled map[*v1alpha1.ResourceSlicePatch]*slicepatch.Patch, class findClass) *resourcev1.ResourceSlice {
 	t.Helper()
 	result := published.DeepCopy()
 	for i := range published.Spec.Devices {

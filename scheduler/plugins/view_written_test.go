@@ -1,4 +1,4 @@
-package view_test
+package plugins
 
 import (
 	"testing"
@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
 // written are the rules that a test wrote for the one pool that there is.
@@ -87,7 +86,9 @@ func TestViewLeavesOutRulesThatWereWrittenOutForItsPatches(t *testing.T) {
 				c.slices["a"] = published
 				c.patches["one"] = patch("one", 1, "x")
 			})
-			listed, err := view.New(c, classLister{c}, c, test.rules, compile).ListWithDeviceTaintRules()
+			v := newView(c, compile)
+			v.rules = test.rules.WrittenFor
+			listed, err := v.ListWithDeviceTaintRules()
 			require.NoError(t, err)
 			require.ElementsMatch(t, test.shown, listed[0].Spec.Devices[0].Taints)
 			require.Equal(t, "x", attributes(listed)["a"], "the patch was not applied")

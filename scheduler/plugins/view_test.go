@@ -1,4 +1,4 @@
-package view_test
+package plugins
 
 import (
 	"fmt"
@@ -15,14 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/scheduler/view"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
-func newView(c *cluster, compile view.Compile) *view.View {
-	return view.New(c, classLister{c}, c, view.NoRules{}, compile)
+func newView(c *cluster, compile compileFunc) *view {
+	return &view{slices: c, classes: classLister{c}, synced: c.HasSynced, patches: c.List, compile: compile}
 }
 
-func refresh(t *testing.T, v *view.View) bool {
+func refresh(t *testing.T, v *view) bool {
 	t.Helper()
 	changed, err := v.Refresh()
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestListOfView(t *testing.T) {
 		c := newCluster()
 		published := slice("a", "one")
 		c.do(func(c *cluster) { c.slices["a"] = published })
-		listed, err := newView(c, func([]*v1alpha1.ResourceSlicePatch, view.Class, view.Set) view.Set {
+		listed, err := newView(c, func([]*v1alpha1.ResourceSlicePatch, findClass, patchSet) patchSet {
 			panic("compiled without patches")
 		}).ListWithDeviceTaintRules()
 		require.NoError(t, err)
@@ -66,15 +66,15 @@ func TestListOfView(t *testing.T) {
 		})
 		v := newView(c, compile)
 		_, err := v.ListWithDeviceTaintRules()
-		require.ErrorIs(t, err, view.ErrNotSynced)
+		require.ErrorIs(t, err, errNotSynced)
 		_, err = v.Refresh()
-		require.ErrorIs(t, err, view.ErrNotSynced)
+		require.ErrorIs(t, err, errNotSynced)
 
 		c.do(func(c *cluster) {
 			c.unsynced = false
 			c.patches["one"] = patch("one", 1, "x")
 		})
-		require.Equal(t, map[string]string{"a": "x"}, seen(t, v), "the first list does not wait for a refresh")
+		require.Equal(t, map[string]string{"a": "x"}, seenBy(t, v), "the first list does not wait for a refresh")
 	})
 
 	t.Run("has a slice that came, changed or went at once", func(t *testing.T) {
@@ -85,14 +85,14 @@ func TestListOfView(t *testing.T) {
 			c.patches["one"] = patch("one", 1, "x")
 		})
 		v := newView(c, compile)
-		require.Equal(t, map[string]string{"a": "x"}, seen(t, v))
+		require.Equal(t, map[string]string{"a": "x"}, seenBy(t, v))
 		c.do(func(c *cluster) {
 			c.slices["a"] = slice("a", "two")
 			c.slices["b"] = slice("b", "one")
 		})
-		require.Equal(t, map[string]string{"a": "", "b": "x"}, seen(t, v))
+		require.Equal(t, map[string]string{"a": "", "b": "x"}, seenBy(t, v))
 		c.do(func(c *cluster) { delete(c.slices, "b") })
-		require.Equal(t, map[string]string{"a": ""}, seen(t, v))
+		require.Equal(t, map[string]string{"a": ""}, seenBy(t, v))
 	})
 
 	t.Run("goes on with the patches before while others are compiled", func(t *testing.T) {
@@ -104,14 +104,14 @@ func TestListOfView(t *testing.T) {
 		})
 		compiling, proceed := make(chan struct{}), make(chan struct{})
 		var calls atomic.Int32
-		v := newView(c, func(patches []*v1alpha1.ResourceSlicePatch, class view.Class, _ view.Set) view.Set {
+		v := newView(c, func(patches []*v1alpha1.ResourceSlicePatch, class findClass, _ patchSet) patchSet {
 			if calls.Add(1) == 2 {
 				close(compiling)
 				<-proceed
 			}
 			return valuesOf(patches, class)
 		})
-		require.Equal(t, map[string]string{"a": "x"}, seen(t, v))
+		require.Equal(t, map[string]string{"a": "x"}, seenBy(t, v))
 
 		c.do(func(c *cluster) { c.patches["one"] = patch("one", 2, "y") })
 		done := make(chan error, 1)
@@ -121,10 +121,10 @@ func TestListOfView(t *testing.T) {
 		}()
 		<-compiling
 		c.do(func(c *cluster) { c.slices["b"] = slice("b", "one") })
-		require.Equal(t, map[string]string{"a": "x", "b": "x"}, seen(t, v))
+		require.Equal(t, map[string]string{"a": "x", "b": "x"}, seenBy(t, v))
 		close(proceed)
 		require.NoError(t, <-done)
-		require.Equal(t, map[string]string{"a": "y", "b": "y"}, seen(t, v))
+		require.Equal(t, map[string]string{"a": "y", "b": "y"}, seenBy(t, v))
 	})
 }
 
@@ -180,12 +180,12 @@ func TestRefreshOfView(t *testing.T) {
 			})
 			v := newView(c, compile)
 			require.True(t, refresh(t, v), "the first finds the patches")
-			require.Equal(t, map[string]string{"a": old}, seen(t, v))
+			require.Equal(t, map[string]string{"a": old}, seenBy(t, v))
 
 			c.do(test.change)
-			require.Equal(t, map[string]string{"a": old}, seen(t, v), "before the refresh")
+			require.Equal(t, map[string]string{"a": old}, seenBy(t, v), "before the refresh")
 			require.Equal(t, test.want, refresh(t, v))
-			require.Equal(t, map[string]string{"a": test.sees}, seen(t, v))
+			require.Equal(t, map[string]string{"a": test.sees}, seenBy(t, v))
 			require.False(t, refresh(t, v), "nothing more")
 		})
 	}
@@ -200,22 +200,22 @@ func TestRefreshOfViewFollowsClasses(t *testing.T) {
 	})
 	v := newView(c, compile)
 	require.True(t, refresh(t, v))
-	require.Equal(t, map[string]string{"a": ""}, seen(t, v), "no such class")
+	require.Equal(t, map[string]string{"a": ""}, seenBy(t, v), "no such class")
 
 	c.do(func(c *cluster) { c.classes["fast"] = class("fast", "1", "x") })
 	require.True(t, refresh(t, v), "the class came")
-	require.Equal(t, map[string]string{"a": "x"}, seen(t, v))
+	require.Equal(t, map[string]string{"a": "x"}, seenBy(t, v))
 
 	c.do(func(c *cluster) { c.classes["fast"] = class("fast", "1", "x") })
 	require.False(t, refresh(t, v), "the classes were listed anew")
 
 	c.do(func(c *cluster) { c.classes["fast"] = class("fast", "2", "y") })
 	require.True(t, refresh(t, v), "the class changed")
-	require.Equal(t, map[string]string{"a": "y"}, seen(t, v))
+	require.Equal(t, map[string]string{"a": "y"}, seenBy(t, v))
 
 	c.do(func(c *cluster) { delete(c.classes, "fast") })
 	require.True(t, refresh(t, v), "the class went")
-	require.Equal(t, map[string]string{"a": ""}, seen(t, v))
+	require.Equal(t, map[string]string{"a": ""}, seenBy(t, v))
 }
 
 // counting counts how often slices are patched.
@@ -224,7 +224,7 @@ type counting struct {
 	applied *atomic.Int32
 }
 
-func (c counting) Apply(slice *resourcev1.ResourceSlice, earlier view.Result) view.Result {
+func (c counting) Apply(slice *resourcev1.ResourceSlice, earlier sliceview.Patched) sliceview.Patched {
 	c.applied.Add(1)
 	return c.values.Apply(slice, earlier)
 }
@@ -240,19 +240,19 @@ func TestViewPatchesASliceOnce(t *testing.T) {
 		}
 		c.patches["one"] = patch("one", 1, "x")
 	})
-	v := newView(c, func(patches []*v1alpha1.ResourceSlicePatch, class view.Class, _ view.Set) view.Set {
+	v := newView(c, func(patches []*v1alpha1.ResourceSlicePatch, class findClass, _ patchSet) patchSet {
 		return counting{values: valuesOf(patches, class), applied: &applied}
 	})
 	refresh(t, v)
 	require.EqualValues(t, 100, applied.Load(), "in the refresh, not in the list")
-	seen(t, v)
-	seen(t, v)
+	seenBy(t, v)
+	seenBy(t, v)
 	require.EqualValues(t, 100, applied.Load())
 
 	// More than are remembered, so that dropping results is in it too.
 	for i := range 500 {
 		c.do(func(c *cluster) { c.slices["0"] = slice("0", "one") })
-		seen(t, v)
+		seenBy(t, v)
 		require.EqualValues(t, 101+i, applied.Load(), "only the slice that changed")
 	}
 }
@@ -314,9 +314,9 @@ func TestModelOfView(t *testing.T) {
 		}
 		var want []*resourcev1.ResourceSlice
 		for _, slice := range slices.Collect(maps.Values(c.slices)) {
-			want = append(want, set.Apply(slice, view.Result{}).Slice)
+			want = append(want, set.Apply(slice, sliceview.Patched{}).Slice)
 		}
-		require.Equal(t, attributes(want), seen(t, v), "step %d", step)
+		require.Equal(t, attributes(want), seenBy(t, v), "step %d", step)
 	}
 	close(stop)
 	readers.Wait()
@@ -325,7 +325,7 @@ func TestModelOfView(t *testing.T) {
 // remembering remembers what it was applied to.
 type remembering struct{ values }
 
-func (r remembering) Apply(slice *resourcev1.ResourceSlice, earlier view.Result) view.Result {
+func (r remembering) Apply(slice *resourcev1.ResourceSlice, earlier sliceview.Patched) sliceview.Patched {
 	before, _ := earlier.Memory.([]string)
 	result := r.values.Apply(slice, earlier)
 	result.Memory = append(slices.Clone(before), slice.Spec.Driver)
@@ -343,12 +343,12 @@ func TestViewHandsOnWhatASetRemembers(t *testing.T) {
 		c.slices["a"] = slice("a", "one")
 		c.patches["one"] = patch("one", 1, "x")
 	})
-	v := newView(c, func(patches []*v1alpha1.ResourceSlicePatch, class view.Class, _ view.Set) view.Set {
+	v := newView(c, func(patches []*v1alpha1.ResourceSlicePatch, class findClass, _ patchSet) patchSet {
 		return remembering{valuesOf(patches, class)}
 	})
 	refresh(t, v)
 	c.do(func(c *cluster) { c.slices["a"] = slice("a", "two") })
-	seen(t, v)
+	seenBy(t, v)
 	c.do(func(c *cluster) { c.patches["one"] = patch("one", 2, "x") })
 	refresh(t, v)
 	c.do(func(c *cluster) { c.slices["a"] = slice("a", "asks") })

@@ -1,4 +1,4 @@
-package view_test
+package plugins
 
 import (
 	"maps"
@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/scheduler/view"
+	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
 // cluster is what the view reads. It is written and read under its lock.
@@ -116,10 +116,10 @@ func slice(name, driver string) *resourcev1.ResourceSlice {
 // values is a set: the attribute by driver.
 type values map[string]string
 
-func (v values) Apply(slice *resourcev1.ResourceSlice, _ view.Result) view.Result {
+func (v values) Apply(slice *resourcev1.ResourceSlice, _ sliceview.Patched) sliceview.Patched {
 	value, found := v[slice.Spec.Driver]
 	if !found {
-		return view.Result{Slice: slice}
+		return sliceview.Patched{Slice: slice}
 	}
 	patched := slice.DeepCopy()
 	for i := range patched.Spec.Devices {
@@ -127,12 +127,12 @@ func (v values) Apply(slice *resourcev1.ResourceSlice, _ view.Result) view.Resul
 			"value": {StringValue: new(value)},
 		}
 	}
-	return view.Result{Slice: patched}
+	return sliceview.Patched{Slice: patched}
 }
 
 func (values) Has(uid types.UID) bool { return !strings.HasPrefix(string(uid), "uid-not-valid") }
 
-func valuesOf(patches []*v1alpha1.ResourceSlicePatch, class view.Class) values {
+func valuesOf(patches []*v1alpha1.ResourceSlicePatch, class findClass) values {
 	set := values{}
 	for _, patch := range patches {
 		name, filtered := patch.GetAnnotations()[classAnnotation]
@@ -145,12 +145,12 @@ func valuesOf(patches []*v1alpha1.ResourceSlicePatch, class view.Class) values {
 	return set
 }
 
-func compile(patches []*v1alpha1.ResourceSlicePatch, class view.Class, _ view.Set) view.Set {
+func compile(patches []*v1alpha1.ResourceSlicePatch, class findClass, _ patchSet) patchSet {
 	return valuesOf(patches, class)
 }
 
-// seen is the attribute of each slice's device.
-func seen(t *testing.T, v *view.View) map[string]string {
+// seenBy is the attribute of each slice's device.
+func seenBy(t *testing.T, v *view) map[string]string {
 	t.Helper()
 	slices, err := v.ListWithDeviceTaintRules()
 	if err != nil {

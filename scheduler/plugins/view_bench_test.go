@@ -1,12 +1,10 @@
-package view_test
+package plugins
 
 import (
 	"fmt"
 	"testing"
 
 	resourcev1 "k8s.io/api/resource/v1"
-
-	"github.com/tollgate-dev/tollgate/scheduler/view"
 )
 
 // fixed are slices that a list copies, as that of the scheduler does.
@@ -33,7 +31,8 @@ func BenchmarkList(b *testing.B) {
 			for range patches {
 				c.patches["one"] = patch("one", 1, "x")
 			}
-			v := view.New(slices, classLister{c}, c, view.NoRules{}, compile)
+			v := newView(c, compile)
+			v.slices = slices
 			for b.Loop() {
 				if _, err := v.ListWithDeviceTaintRules(); err != nil {
 					b.Fatal(err)

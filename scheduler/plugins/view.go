@@ -1,0 +1,139 @@
+package plugins
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+)
+
+// view serves the patched slices over the scheduler's own slices and classes. It is safe for
+// concurrent use.
+type view struct {
+	slices  fwk.ResourceSliceLister
+	classes fwk.DeviceClassLister
+	// synced is false until all patches that existed at the start are known, and the
+	// classes that they may filter by.
+	synced func() bool
+	// patches returns the patches as an informer knows them; they are read-only.
+	patches func() []*v1alpha1.ResourceSlicePatch
+	// rules returns the rules that slices has applied; nil for none.
+	rules   writtenFor
+	compile compileFunc
+
+	// refreshing is held while a generation is made, so that none is made twice and
+	// an older one never follows a newer.
+	refreshing sync.Mutex
+	current    atomic.Pointer[generation]
+}
+
+var _ fwk.ResourceSliceLister = &view{}
+
+// errNotSynced is the answer before the patches are known: devices as their
+// drivers published them would be the wrong answer.
+var errNotSynced = errors.New("the ResourceSlicePatches are not known yet")
+
+// ListWithDeviceTaintRules returns all slices, with DeviceTaintRules and patches
+// applied. Slices and rules are never older than the scheduler's tracker when it is
+// called; patches and classes never older than the last Refresh that has returned.
+//
+// The scheduler waits for the informers but not for a refresh, so the first list may have to
+// make the first generation. All later ones are left to Refresh, whose caller wakes the pods.
+func (v *view) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice, error) {
+	if v.current.Load() == nil {
+		if err := v.first(); err != nil {
+			return nil, err
+		}
+	}
+	now := v.current.Load()
+	slices, err := v.slices.ListWithDeviceTaintRules()
+	if err != nil {
+		return nil, err
+	}
+	return now.apply(slices, nil), nil
+}
+
+// first makes the first generation.
+func (v *view) first() (err error) {
+	v.refreshing.Lock()
+	defer v.refreshing.Unlock()
+	if v.current.Load() == nil {
+		_, err = v.refresh()
+	}
+	return err
+}
+
+// Refresh reads patches and classes anew. If the set of patches has changed it
+// compiles it, maps every slice through it and only then lets lists see it, and says
+// true: from then on no list sees an older one. It may take long, and holds up no list
+// but the first. It fails with errNotSynced before the patches are known.
+func (v *view) Refresh() (changed bool, err error) {
+	v.refreshing.Lock()
+	defer v.refreshing.Unlock()
+	return v.refresh()
+}
+
+func (v *view) refresh() (changed bool, err error) {
+	if !v.synced() {
+		return false, errNotSynced
+	}
+	before, patches := v.current.Load(), v.patches()
+	next := &generation{rules: v.rules, identities: make(map[identity]struct{}, len(patches))}
+	for _, patch := range patches {
+		next.identities[identity{uid: patch.UID, generation: patch.Generation}] = struct{}{}
+	}
+	same, err := before.standsFor(next, v.class)
+	if err != nil || same {
+		return false, err
+	}
+	if len(patches) > 0 {
+		if err := v.compileInto(next, patches, before); err != nil {
+			return false, err
+		}
+	}
+	slices, err := v.slices.ListWithDeviceTaintRules()
+	if err != nil {
+		return false, err
+	}
+	// The lists that follow find the results, and do not wait for expressions.
+	next.apply(slices, before.known())
+	v.current.Store(next)
+	return true, nil
+}
+
+// compileInto makes the set of a generation. The classes that it asks for are kept, nil where
+// there is none.
+func (v *view) compileInto(next *generation, patches []*v1alpha1.ResourceSlicePatch, before *generation) (failed error) {
+	var previous patchSet
+	if before != nil {
+		previous = before.set
+	}
+	next.classes = map[string]*resourcev1.DeviceClass{}
+	next.set = v.compile(patches, func(name string) *resourcev1.DeviceClass {
+		found, err := v.class(name)
+		if err != nil {
+			failed = err
+		}
+		next.classes[name] = found
+		return found
+	}, previous)
+	return failed
+}
+
+// class is nil for a class that does not exist.
+func (v *view) class(name string) (*resourcev1.DeviceClass, error) {
+	class, err := v.classes.Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // No class is an answer.
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get DeviceClass %q: %w", name, err)
+	}
+	return class, nil
+}
