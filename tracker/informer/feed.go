@@ -53,7 +53,11 @@ func (f *Feed) Attach(nodes, pods source) error {
 			return err
 		}
 	}
-	return f.add("pod", pods, f.pods())
+	err := f.add("pod", pods, f.pods())
+	if err != nil {
+		f.subscriptions = nil
+	}
+	return err
 }
 
 // subscriptions are those of a feed.

@@ -119,7 +119,7 @@ func TestFeed(t *testing.T) {
 		t.Parallel()
 		feed := informer.NewFeed(tracker.New(), &listener{}, clocktesting.NewFakePassiveClock(start))
 		require.ErrorContains(t, feed.Attach(&source{err: errors.New("stopped")}, &source{}), "add node event handler: stopped")
-		require.ErrorContains(t, feed.Attach(&source{}, &source{err: errors.New("stopped")}), "add pod event handler: stopped")
+		require.ErrorContains(t, feed.Attach(&source{synced: true}, &source{err: errors.New("stopped")}), "add pod event handler: stopped")
 		require.False(t, feed.HasSynced())
 	})
 
