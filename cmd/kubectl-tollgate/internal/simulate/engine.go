@@ -238,7 +238,7 @@ func (e *engine) release() {
 		}
 		waiting := 0
 		for _, h := range e.held {
-			if h.Hold.Reason == checks.BreakerTripped && slices.Contains(h.Way.Breakers, b.policy) {
+			if e.binds(b.policy, &h.Eviction) {
 				waiting++
 			}
 		}
@@ -247,6 +247,17 @@ func (e *engine) release() {
 			e.wake(slices.Collect(maps.Keys(e.held)), e.now)
 		}
 	}
+}
+
+// binds reports whether the breaker of a policy binds a pod that is due, because of any of its taints.
+func (e *engine) binds(policy *eviction.Policy, due *evictions.Eviction) bool {
+	situation, _ := e.cluster.Tracker.Lookup(due.Key)
+	subject := decide.SubjectOf(&situation.Pod, e.shown.Namespaces)
+	return slices.ContainsFunc(due.Because, func(reason decide.Reason) bool {
+		way, unknown := decide.Treat(e.shown.Set, &reason, &subject)
+		why, _ := checks.ByPolicy(way, unknown)
+		return why == "" && !reason.At.After(e.now) && slices.Contains(way.Breakers, policy)
+	})
 }
 
 // room returns how many more pods may go, when live pods are left.

@@ -151,6 +151,13 @@ func TestPodsLeaveAsInTheCluster(t *testing.T) {
 			map[string]float64{"a": 0, "b": 0},
 			nil,
 		},
+		"pods that two breakers hold wait for room in both": {
+			oneNode + three + podOf("d", "web", "") + strings.Replace(policyOf("p", "breaker: {maxPods: 1, window: 10m}"), "*", "example.com/p", 1) +
+				strings.Replace(policyOf("q", "breaker: {maxPods: 1, window: 10m}"), "*", "example.com/q", 1),
+			[]string{"0s node n1 example.com/p:NoExecute example.com/q:NoExecute"},
+			map[string]float64{"a": 0, "b": 0},
+			map[string]string{"c": "BreakerTripped", "d": "BreakerTripped"},
+		},
 		"a paused policy holds all, and a protected pod stays": {
 			oneNode + three + podOf("d", "db", "") + policyOf("p", "paused: true, podSelector: {matchLabels: {app: web}}") +
 				policyOf("q", "protect: {podSelector: {matchLabels: {app: db}}}, podSelector: {matchLabels: {app: db}}"),
