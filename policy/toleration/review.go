@@ -36,8 +36,8 @@ type review struct {
 	// unavailable is the error of RBAC. It is not asked again then: an authorizer that is slow
 	// or busy would be asked for every toleration.
 	unavailable error
-	// refusals counts the users whom RBAC did not allow a key. accountFirst says that RBAC is asked
-	// about the service account first: it was the last one allowed, or the requester is a controller.
+	// refusals is the number of denials by RBAC. accountFirst is true if the service account is asked
+	// about before the requester: RBAC allowed it last, or the requester is a controller.
 	refusals     int
 	accountFirst bool
 	// refusalsAside counts the refusals that policies asked for which cannot refuse, so that

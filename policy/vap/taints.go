@@ -22,7 +22,7 @@ type taints struct {
 	exporter
 
 	spec *v1alpha1.TaintPolicySpec
-	// remedy names the users whom the setters allow to write the governed taints.
+	// remedy is the part of a message that names the users with permission to write the governed taints.
 	remedy string
 	// registered are the taints that all policies give to nodes, in the order of
 	// taint.Set.Register.
