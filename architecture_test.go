@@ -60,9 +60,6 @@ var narrower = []exception{
 	{"evictor/act", module + "/evictor", "makes the requests that it is given"},
 	{"evictor/decide", module + "/evictor", "decides from values of tracker and policy"},
 	{"evictor/checks", module + "/evictor/act", "decides before a request is made"},
-	{"evictor/checks", module + "/evictor/confirm", "decides before a request is made"},
-	{"evictor/confirm", module + "/evictor/decide", "reads objects, whatever is decided from them"},
-	{"evictor/confirm", module + "/evictor/checks", "reads objects, whatever is decided from them"},
 }
 
 // pure are the folders that stay free of clients, logs, metrics and traces, with all below.
@@ -88,7 +85,6 @@ var edges = []exception{
 	{path: "evictor/trace.go", reason: "traces"},
 	{path: "evictor/act", reason: "writes to the API server"},
 	{path: "evictor/breaker", reason: "keeps its state in the status of EvictionPolicies"},
-	{path: "evictor/confirm", reason: "reads the objects that carry taints"},
 	{path: "evictor/controller", reason: "is a work queue with watches"},
 	{path: "evictor/preview/approvals.go", reason: "lists policies through a reader of controller-runtime"},
 	{path: "evictor/rulestatus", reason: "writes the status of rules"},

@@ -13,7 +13,6 @@ import (
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
-	"github.com/tollgate-dev/tollgate/evictor/confirm"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/ratelimit"
@@ -55,7 +54,7 @@ type Requests struct {
 	Client kubernetes.Interface
 	// Carriers reads ResourceSlices and DeviceTaintRules from the API server, the latter in the
 	// served version; nil if taints of devices do not evict.
-	Carriers confirm.Carriers
+	Carriers Carriers
 	// Workers is the number of pods that are processed concurrently.
 	Workers int
 	// MaxAge is the maximum age of the last read of the object that carries a taint when a pod
@@ -128,7 +127,7 @@ type Evictor struct {
 	effector  act.Effector
 	requests  *act.Requests
 	state     *state
-	confirm   *confirm.Confirmer
+	confirm   *confirmer
 	announce  *announcer
 	odd       oddTimes
 	throttle  *throttle
@@ -180,10 +179,7 @@ func New(options Options) *Evictor {
 	budgets := checks.NewBudgets(checks.BudgetOptions{Of: options.Tracker.Budgets, Pending: e.state.isPending, Wake: e.PodsChanged})
 	e.granting = checks.List{checks.Rate(e.rates), budgets.Ask, options.Breaker}
 	e.metrics.counts.Store(new(e.counts))
-	e.confirm = confirm.New(confirm.Options{
-		Tracker: options.Tracker, Nodes: options.Client.CoreV1(), Carriers: options.Carriers, Clock: options.Clock, Local: options.Local,
-		MaxAge: options.MaxAge, AttemptTimeout: options.AttemptTimeout,
-	})
+	e.confirm = newConfirmer(&e.options)
 	e.newQueues()
 	return e
 }

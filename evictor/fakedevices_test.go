@@ -138,7 +138,7 @@ func several(lists ...[]resourcev1.DeviceToleration) []resourcev1.DeviceTolerati
 	return all
 }
 
-// typedCarriers implements confirm.Carriers by resource.k8s.io/v1.
+// typedCarriers implements Carriers by resource.k8s.io/v1.
 type typedCarriers struct {
 	Client resourcev1client.ResourceV1Interface
 }

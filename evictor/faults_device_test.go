@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
-	"github.com/tollgate-dev/tollgate/evictor/confirm"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -354,7 +353,7 @@ func handlersDoNotWait(w *world) {
 
 // slowCarriers and slowEffector take a second for everything. The fake client
 // itself cannot be slow: it answers one request at a time.
-type slowCarriers struct{ confirm.Carriers }
+type slowCarriers struct{ Carriers }
 
 func (c slowCarriers) ReadRule(ctx context.Context, name string) (tracker.Rule, error) {
 	time.Sleep(time.Second)

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
-	"github.com/tollgate-dev/tollgate/evictor/confirm"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -44,7 +43,7 @@ func (e *Evictor) stamp(ctx context.Context, name string) error {
 		return nil
 	}
 	nodes := e.options.Client.CoreV1().Nodes()
-	asked := confirm.InstantOf(e.local.Now())
+	asked := instantOf(e.local.Now())
 	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return ignoreNotFound("read node", err)
@@ -56,7 +55,7 @@ func (e *Evictor) stamp(ctx context.Context, name string) error {
 		return nil
 	}
 	body, _ := json.Marshal(patch) // Strings can be encoded.
-	asked = confirm.InstantOf(e.local.Now())
+	asked = instantOf(e.local.Now())
 	answer, err := nodes.Patch(ctx, name, types.JSONPatchType, body, metav1.PatchOptions{})
 	if err != nil {
 		return ignoreNotFound("stamp taints of node", err)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
-	"github.com/tollgate-dev/tollgate/evictor/confirm"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -110,7 +109,7 @@ func (e *Evictor) confirmed(ctx context.Context, goal *target, looked map[tracke
 			return goal, 0, nil
 		}
 		key := goal.pod.Key
-		changed, err := e.confirmTraced(ctx, object, confirm.Need{Bound: goal.pod.Bound, Since: goal.pending.entered})
+		changed, err := e.confirmTraced(ctx, object, freshness{Bound: goal.pod.Bound, Since: goal.pending.entered})
 		e.PodsChanged(changed)
 		if failure := act.Classify(err); failure == act.Timeout || failure == act.Throttled || failure == act.Conflict {
 			return nil, 0, err

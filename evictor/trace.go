@@ -9,7 +9,6 @@ import (
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
-	"github.com/tollgate-dev/tollgate/evictor/confirm"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -49,7 +48,7 @@ func recording(ctx context.Context) (trace.Span, bool) {
 }
 
 // confirmTraced calls Confirm in a child span.
-func (e *Evictor) confirmTraced(ctx context.Context, object tracker.Source, need confirm.Need) ([]tracker.Key, error) {
+func (e *Evictor) confirmTraced(ctx context.Context, object tracker.Source, need freshness) ([]tracker.Key, error) {
 	if _, ok := recording(ctx); !ok {
 		return e.confirm.Confirm(ctx, object, need)
 	}

@@ -1,4 +1,4 @@
-package confirm
+package evictor
 
 import (
 	"testing"
@@ -30,8 +30,8 @@ func TestElapsed(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			since := InstantOf(began)
-			now := Instant{monotonic: began.Add(test.monotonic), wall: began.Round(0).Add(test.wall)}
+			since := instantOf(began)
+			now := instant{monotonic: began.Add(test.monotonic), wall: began.Round(0).Add(test.wall)}
 			least, most := elapsed(since, now)
 			require.Equal(t, test.least, least)
 			require.Equal(t, test.most, most)
@@ -46,7 +46,7 @@ func TestElapsed(t *testing.T) {
 func TestInstantHasBothClocks(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	moment := InstantOf(now)
+	moment := instantOf(now)
 	require.Equal(t, now, moment.monotonic)
 	require.Equal(t, time.Unix(0, now.UnixNano()), moment.wall)
 	require.NotEqual(t, moment.monotonic, moment.wall)

@@ -1,4 +1,4 @@
-package confirm
+package evictor
 
 import (
 	"context"
@@ -47,11 +47,11 @@ func nodeAnswer(known *tracker.Tracker, node *corev1.Node) answer {
 }
 
 // carriersOf returns the functions for objects that carry taints, by their kind.
-func carriersOf(o Options) map[tracker.SourceKind]carrier {
+func carriersOf(o *Options) map[tracker.SourceKind]carrier {
 	known := o.Tracker
 	return map[tracker.SourceKind]carrier{
 		tracker.SourceNode: {corev1.Resource("nodes"), func(ctx context.Context, name string) (answer, error) {
-			node, err := o.Nodes.Nodes().Get(ctx, name, metav1.GetOptions{})
+			node, err := o.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return answer{}, err
 			}

@@ -1,4 +1,4 @@
-package confirm
+package evictor
 
 import (
 	"testing"
@@ -16,17 +16,11 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
-const (
-	maxAge         = 5 * time.Second
-	attemptTimeout = 10 * time.Second
-)
-
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
-func quietConfirmer() *Confirmer {
+func quietConfirmer() *confirmer {
 	clk := clocktesting.NewFakeClock(noon)
-	c := New(Options{
-		Tracker: tracker.New(), Nodes: fake.NewClientset().CoreV1(), Clock: clk, Local: clk, MaxAge: maxAge, AttemptTimeout: attemptTimeout,
+	c := newConfirmer(&Options{
+		Source: Source{Tracker: tracker.New()}, Requests: Requests{Client: fake.NewClientset(), MaxAge: DefaultMaxAge},
+		Lease: Lease{AttemptTimeout: attemptTimeout}, Clocks: Clocks{Clock: clk, Local: clk},
 	})
 	c.options.Tracker.SetNode(tracker.NodeOf(readNode()), noon)
 	return c
@@ -35,8 +29,8 @@ func quietConfirmer() *Confirmer {
 // nodeN and nodeM are what objects are called here.
 var nodeN, nodeM = tracker.Source{Kind: tracker.SourceNode, Name: "n"}, tracker.Source{Kind: tracker.SourceNode, Name: "m"}
 
-// saw has a Confirmer take in that node.
-func saw(c *Confirmer, asked Instant) {
+// saw has a confirmer take in that node.
+func saw(c *confirmer, asked instant) {
 	c.saw(nodeN, nodeAnswer(c.options.Tracker, readNode()), "u", "", asked)
 }
 
@@ -53,19 +47,19 @@ func TestConfirmerFresh(t *testing.T) {
 		fresh, kept bool
 	}{
 		{"INV-3 what was read just now is fresh", 0, true, true},
-		{"INV-3 what was read as long ago as is allowed is fresh", maxAge, true, true},
-		{"H05 what was read longer ago is not", maxAge + 1, false, true},
+		{"INV-3 what was read as long ago as is allowed is fresh", DefaultMaxAge, true, true},
+		{"H05 what was read longer ago is not", DefaultMaxAge + 1, false, true},
 		{"H05 what was read longer ago than an attempt takes is good for nothing", attemptTimeout + 1, false, false},
 		{"H05 what was read in the future, by a clock that was set back, is not fresh", -time.Second, false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
-			require.False(t, c.fresh(nodeN, c.options.MaxAge, Need{}))
-			saw(c, InstantOf(noon.Add(-test.age)))
-			require.Equal(t, test.fresh, c.fresh(nodeN, c.options.MaxAge, Need{}))
+			require.False(t, c.fresh(nodeN, c.options.MaxAge, freshness{}))
+			saw(c, instantOf(noon.Add(-test.age)))
+			require.Equal(t, test.fresh, c.fresh(nodeN, c.options.MaxAge, freshness{}))
 			require.Equal(t, test.kept, c.Recent(nodeN))
-			require.False(t, c.fresh(nodeM, c.options.MaxAge, Need{}))
+			require.False(t, c.fresh(nodeM, c.options.MaxAge, freshness{}))
 			c.Sweep()
 			require.Equal(t, test.kept, c.Recent(nodeN))
 		})
@@ -74,8 +68,8 @@ func TestConfirmerFresh(t *testing.T) {
 	t.Run("H05 what was read before a suspend is not, although the monotonic clock stood still", func(t *testing.T) {
 		t.Parallel()
 		c := quietConfirmer()
-		saw(c, Instant{monotonic: noon, wall: noon.Add(-30 * time.Minute)})
-		require.False(t, c.fresh(nodeN, c.options.MaxAge, Need{}))
+		saw(c, instant{monotonic: noon, wall: noon.Add(-30 * time.Minute)})
+		require.False(t, c.fresh(nodeN, c.options.MaxAge, freshness{}))
 		c.Sweep()
 		require.Empty(t, c.read)
 	})
@@ -83,19 +77,19 @@ func TestConfirmerFresh(t *testing.T) {
 	t.Run("INV-3 what was read of a node says nothing about one created anew under its name", func(t *testing.T) {
 		t.Parallel()
 		c := quietConfirmer()
-		saw(c, InstantOf(noon))
-		require.True(t, c.fresh(nodeN, c.options.MaxAge, Need{}))
+		saw(c, instantOf(noon))
+		require.True(t, c.fresh(nodeN, c.options.MaxAge, freshness{}))
 		c.options.Tracker.SetNode(tracker.Node{Name: "n", UID: "another", ResourceVersion: "2"}, noon)
-		require.False(t, c.fresh(nodeN, c.options.MaxAge, Need{}))
+		require.False(t, c.fresh(nodeN, c.options.MaxAge, freshness{}))
 	})
 
 	t.Run("G03 a node that is not there any more was not read just now, whatever a lagging watch brings back", func(t *testing.T) {
 		t.Parallel()
 		c := quietConfirmer()
-		saw(c, InstantOf(noon))
+		saw(c, instantOf(noon))
 		c.gone(nodeN, "u")
 		c.options.Tracker.SetNode(tracker.NodeOf(readNode()), noon)
-		require.False(t, c.fresh(nodeN, c.options.MaxAge, Need{}))
+		require.False(t, c.fresh(nodeN, c.options.MaxAge, freshness{}))
 	})
 }
 
@@ -107,14 +101,14 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 	for kind, test := range map[tracker.SourceKind]struct {
 		// set makes an object known to the tracker under a UID, answered is one as the
 		// API server returned it.
-		set      func(c *Confirmer, uid types.UID)
-		answered func(c *Confirmer, uid types.UID) answer
+		set      func(c *confirmer, uid types.UID)
+		answered func(c *confirmer, uid types.UID) answer
 	}{
 		tracker.SourceSlice: {
-			func(c *Confirmer, uid types.UID) {
+			func(c *confirmer, uid types.UID) {
 				c.options.Tracker.SetSlice(tracker.Slice{Name: "o", UID: uid, ResourceVersion: "1", Driver: "d", Pool: "p"}, noon)
 			},
-			func(c *Confirmer, uid types.UID) answer {
+			func(c *confirmer, uid types.UID) answer {
 				slice := tracker.Slice{Name: "o", UID: uid, ResourceVersion: "2", Driver: "d", Pool: "p", Devices: []tracker.Device{{Name: "gpu-0", Taints: []resourcev1.DeviceTaint{taint}}}}
 				return answer{uid: uid, refresh: func(before string, now time.Time) []tracker.Key {
 					return c.options.Tracker.RefreshSlice(slice, before, now)
@@ -122,10 +116,10 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			},
 		},
 		tracker.SourceRule: {
-			func(c *Confirmer, uid types.UID) {
+			func(c *confirmer, uid types.UID) {
 				c.options.Tracker.SetRule(tracker.Rule{Name: "o", UID: uid, ResourceVersion: "1", Taint: taint}, noon)
 			},
-			func(c *Confirmer, uid types.UID) answer {
+			func(c *confirmer, uid types.UID) answer {
 				rule := tracker.Rule{Name: "o", UID: uid, ResourceVersion: "2", Taint: taint, Selects: true}
 				return answer{uid: uid, refresh: func(before string, now time.Time) []tracker.Key {
 					return c.options.Tracker.RefreshRule(rule, before, now)
@@ -139,13 +133,13 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
 			test.set(c, "u")
-			require.False(t, c.fresh(object, c.options.MaxAge, Need{}))
-			c.saw(object, test.answered(c, "u"), "u", "", InstantOf(noon))
-			require.True(t, c.fresh(object, c.options.MaxAge, Need{}))
+			require.False(t, c.fresh(object, c.options.MaxAge, freshness{}))
+			c.saw(object, test.answered(c, "u"), "u", "", instantOf(noon))
+			require.True(t, c.fresh(object, c.options.MaxAge, freshness{}))
 			require.Len(t, c.options.Tracker.DeviceTaints(device.ID{Driver: "d", Pool: "p", Name: "gpu-0"}), 1, "what was read is taken in")
-			c.saw(object, test.answered(c, "u"), "u", "", InstantOf(noon.Add(-maxAge-1)))
-			require.False(t, c.fresh(object, c.options.MaxAge, Need{}))
-			c.saw(object, test.answered(c, "u"), "u", "", InstantOf(noon.Add(-attemptTimeout-1)))
+			c.saw(object, test.answered(c, "u"), "u", "", instantOf(noon.Add(-DefaultMaxAge-1)))
+			require.False(t, c.fresh(object, c.options.MaxAge, freshness{}))
+			c.saw(object, test.answered(c, "u"), "u", "", instantOf(noon.Add(-attemptTimeout-1)))
 			c.Sweep()
 			require.Empty(t, c.read)
 		})
@@ -154,10 +148,10 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
 			test.set(c, "u")
-			c.saw(object, test.answered(c, "another"), "u", "", InstantOf(noon))
+			c.saw(object, test.answered(c, "another"), "u", "", instantOf(noon))
 			require.Empty(t, c.options.Tracker.UIDOf(object))
 			test.set(c, "another")
-			require.True(t, c.fresh(object, c.options.MaxAge, Need{}))
+			require.True(t, c.fresh(object, c.options.MaxAge, freshness{}))
 		})
 
 		t.Run("G14 a "+string(kind)+" that is not found is forgotten unless it was created anew", func(t *testing.T) {
@@ -174,8 +168,8 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
 			test.set(c, "u")
-			c.saw(tracker.Source{Kind: tracker.SourceNode, Name: "o"}, nodeAnswer(c.options.Tracker, readNode()), "u", "", InstantOf(noon))
-			require.False(t, c.fresh(object, c.options.MaxAge, Need{}))
+			c.saw(tracker.Source{Kind: tracker.SourceNode, Name: "o"}, nodeAnswer(c.options.Tracker, readNode()), "u", "", instantOf(noon))
+			require.False(t, c.fresh(object, c.options.MaxAge, freshness{}))
 		})
 	}
 }

@@ -1,4 +1,4 @@
-package confirm
+package evictor
 
 import (
 	"context"
@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -22,21 +20,7 @@ import (
 // outdated because the machine was suspended. It counts as a conflict.
 var errReplaced = errors.New("object changed while it was read")
 
-// Options configure a Confirmer.
-type Options struct {
-	Tracker *tracker.Tracker
-	Nodes   corev1client.NodesGetter
-	// Carriers reads ResourceSlices and DeviceTaintRules.
-	Carriers Carriers
-	// Clock has the time of the API server, for first-seen times. Local is the clock of this
-	// machine, for the age of answers.
-	Clock, Local clock.PassiveClock
-	// MaxAge is the maximum age of the last answer about an object when an attempt to evict a pod
-	// begins. AttemptTimeout is the timeout of an attempt.
-	MaxAge, AttemptTimeout time.Duration
-}
-
-// Confirmer reads objects that carry taints from the API server, unless the last answer is a few
+// confirmer reads objects that carry taints from the API server, unless the last answer is a few
 // seconds old at most. A watch may lag or have died silently, and the process may have been
 // suspended. The preconditions of a request protect the pod, but the taint is on another object. So
 // that object is read before pods are evicted because of it, once for all of them (INV-3, G03,
@@ -44,8 +28,8 @@ type Options struct {
 //
 // The watch may be faster than an answer. An answer updates only the object with its UID: it does
 // not restore a deleted object (NE-14), and does not delete a recreated one (G14).
-type Confirmer struct {
-	options  Options
+type confirmer struct {
+	options  *Options
 	carriers map[tracker.SourceKind]carrier
 	// patience is the maximum age of an answer to a request of the same attempt. With MaxAge
 	// instead, a slow API server would delay every eviction.
@@ -57,21 +41,20 @@ type Confirmer struct {
 	read map[tracker.Source]reading
 }
 
-// New returns a Confirmer that has read nothing.
-func New(o Options) *Confirmer {
-	return &Confirmer{options: o, carriers: carriersOf(o), patience: max(o.MaxAge, o.AttemptTimeout), read: map[tracker.Source]reading{}}
+func newConfirmer(o *Options) *confirmer {
+	return &confirmer{options: o, carriers: carriersOf(o), patience: max(o.MaxAge, o.AttemptTimeout), read: map[tracker.Source]reading{}}
 }
 
 // reading is an answer about an object.
 type reading struct {
 	uid types.UID
 	// asked is the time of the request, and server the same time by the clock of the API server.
-	asked  Instant
+	asked  instant
 	server time.Time
 }
 
-// Need is how new an answer about an object has to be for a pod.
-type Need struct {
+// freshness is how new an answer about an object has to be for a pod.
+type freshness struct {
 	// Bound is when the pod was bound. An older answer does not show whether the object had the
 	// taint then (G03). The actual time is up to a second later.
 	Bound time.Time
@@ -82,7 +65,7 @@ type Need struct {
 
 // Confirm reads an object, which is named without its UID, unless the last answer is new enough. It
 // returns the pods that the answer concerns, also with an error.
-func (c *Confirmer) Confirm(ctx context.Context, object tracker.Source, wanted Need) ([]tracker.Key, error) {
+func (c *confirmer) Confirm(ctx context.Context, object tracker.Source, wanted freshness) ([]tracker.Key, error) {
 	if c.fresh(object, c.options.MaxAge, wanted) {
 		return nil, nil
 	}
@@ -101,12 +84,12 @@ func (c *Confirmer) Confirm(ctx context.Context, object tracker.Source, wanted N
 	return keys, fmt.Errorf("confirm %s: %w", object.Kind, conflict)
 }
 
-func (c *Confirmer) load(ctx context.Context, object tracker.Source, wanted Need) ([]tracker.Key, error) {
+func (c *confirmer) load(ctx context.Context, object tracker.Source, wanted freshness) ([]tracker.Key, error) {
 	if c.fresh(object, c.options.MaxAge, wanted) {
 		return nil, nil
 	}
 	uid, before := c.options.Tracker.UIDOf(object), c.options.Tracker.VersionOf(object)
-	asked := InstantOf(c.options.Local.Now())
+	asked := instantOf(c.options.Local.Now())
 	found, err := c.carriers[object.Kind].read(ctx, object.Name)
 	if act.Classify(err) == act.NotFound { // A proxy may answer a single 404.
 		found, err = c.carriers[object.Kind].read(ctx, object.Name)
@@ -123,20 +106,20 @@ func (c *Confirmer) load(ctx context.Context, object tracker.Source, wanted Need
 // SawNode updates the tracker with a node that the API server returned. asked is the time of the
 // request, and uid the UID that the tracker had for the name then. It returns the pods that the node
 // concerns.
-func (c *Confirmer) SawNode(node *corev1.Node, uid types.UID, asked Instant) []tracker.Key {
+func (c *confirmer) SawNode(node *corev1.Node, uid types.UID, asked instant) []tracker.Key {
 	return c.saw(tracker.Source{Kind: tracker.SourceNode, Name: node.Name}, nodeAnswer(c.options.Tracker, node), uid, "", asked)
 }
 
 // saw updates the tracker with an object that the API server returned. asked is the time of the
 // request; uid and before are the UID and the version that the tracker had for the name then.
-func (c *Confirmer) saw(object tracker.Source, found answer, uid types.UID, before string, asked Instant) []tracker.Key {
+func (c *confirmer) saw(object tracker.Source, found answer, uid types.UID, before string, asked instant) []tracker.Key {
 	var keys []tracker.Key
 	if found.uid != uid {
 		keys = c.gone(object, uid)
 	}
 	now := c.options.Clock.Now()
 	keys = append(keys, found.refresh(before, now)...)
-	_, took := elapsed(asked, InstantOf(c.options.Local.Now()))
+	_, took := elapsed(asked, instantOf(c.options.Local.Now()))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read[object] = reading{uid: found.uid, asked: asked, server: now.Add(-took)}
@@ -144,7 +127,7 @@ func (c *Confirmer) saw(object tracker.Source, found answer, uid types.UID, befo
 }
 
 // gone removes an object with a UID from the tracker.
-func (c *Confirmer) gone(object tracker.Source, uid types.UID) []tracker.Key {
+func (c *confirmer) gone(object tracker.Source, uid types.UID) []tracker.Key {
 	c.mu.Lock()
 	if c.read[object].uid == uid {
 		delete(c.read, object)
@@ -155,9 +138,9 @@ func (c *Confirmer) gone(object tracker.Source, uid types.UID) []tracker.Key {
 
 // fresh reports whether the tracked object with a name was read at most age ago, and late enough for
 // a need.
-func (c *Confirmer) fresh(object tracker.Source, age time.Duration, wanted Need) bool {
+func (c *confirmer) fresh(object tracker.Source, age time.Duration, wanted freshness) bool {
 	uid := c.options.Tracker.UIDOf(object)
-	now := InstantOf(c.options.Local.Now())
+	now := instantOf(c.options.Local.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, ok := c.read[object]
@@ -167,18 +150,20 @@ func (c *Confirmer) fresh(object tracker.Source, age time.Duration, wanted Need)
 
 // Recent reports whether the tracked object with a name was read recently enough for a request
 // because of it now.
-func (c *Confirmer) Recent(object tracker.Source) bool { return c.fresh(object, c.patience, Need{}) }
+func (c *confirmer) Recent(object tracker.Source) bool {
+	return c.fresh(object, c.patience, freshness{})
+}
 
 // Len returns the number of stored answers.
-func (c *Confirmer) Len() int {
+func (c *confirmer) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.read)
 }
 
 // Sweep removes answers that are too old to be used.
-func (c *Confirmer) Sweep() {
-	now := InstantOf(c.options.Local.Now())
+func (c *confirmer) Sweep() {
+	now := instantOf(c.options.Local.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for object, last := range c.read {
