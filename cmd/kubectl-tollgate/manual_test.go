@@ -84,9 +84,9 @@ func examples() map[string][]example {
 		"kubectl tollgate evictions": {
 			{"kubectl tollgate evictions -A", "internal/evictions/testdata/table.txt"},
 		},
-		"kubectl tollgate status": {{"kubectl tollgate status", "internal/status/testdata/status.txt"}},
+		"kubectl tollgate status": {{"kubectl tollgate status", "internal/operate/testdata/status.txt"}},
 		"kubectl tollgate simulate": {
-			{"kubectl tollgate simulate -f testdata/rack --timeline rack-7.txt", "internal/simulate/testdata/rack.txt"},
+			{"kubectl tollgate simulate -f testdata/rack --timeline rack-7.txt", "internal/preview/testdata/rack.txt"},
 		},
 		"kubectl tollgate pause":   {{"kubectl tollgate pause all", "internal/operate/testdata/pause.txt"}},
 		"kubectl tollgate resume":  {{"kubectl tollgate resume all --yes", "internal/operate/testdata/resume.txt"}},

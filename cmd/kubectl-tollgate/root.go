@@ -17,8 +17,6 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/export"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/operate"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/preview"
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/simulate"
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/status"
 )
 
 // newRootCommand returns the root command, which is named as users type it.
@@ -34,7 +32,7 @@ Tollgate's admission and eviction.`,
 	}
 	settings.AddVersion(root)
 	root.AddCommand(
-		status.NewCommand(), dashboard.NewCommand(), simulate.NewCommand(), preview.NewCommand(), preview.NewTaintCommand(), preview.NewUntaintCommand(), devices.NewCommand(), evictions.NewCommand(),
+		operate.NewStatusCommand(), dashboard.NewCommand(), preview.NewSimulateCommand(), preview.NewCommand(), preview.NewTaintCommand(), preview.NewUntaintCommand(), devices.NewCommand(), evictions.NewCommand(),
 		operate.NewPauseCommand(), operate.NewResumeCommand(), operate.NewReleaseCommand(), operate.NewApproveCommand(), explain.NewCommand(), check.NewCommand(), export.NewCommand(),
 	)
 	return root

@@ -25,8 +25,8 @@ import (
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/operate"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/status"
 )
 
 // Execute runs the plugin with arguments, writes all output to out, and returns the exit code.
@@ -168,7 +168,7 @@ type policyReader struct {
 	clients *cli.Clients
 
 	mu      sync.Mutex
-	objects status.Objects
+	objects operate.Objects
 	// err is the error of the last try.
 	err error
 }
@@ -182,7 +182,7 @@ func (r *policyReader) run(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		requests, stop := context.WithTimeout(ctx, reread)
-		objects, err := status.ReadObjects(requests, r.clients)
+		objects, err := operate.ReadObjects(requests, r.clients)
 		stop()
 		r.mu.Lock()
 		if r.err = err; err == nil {
@@ -198,7 +198,7 @@ func (r *policyReader) run(ctx context.Context) error {
 }
 
 // get returns what was read last, and the error of the last try.
-func (r *policyReader) get() (*status.Objects, error) {
+func (r *policyReader) get() (*operate.Objects, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	objects := r.objects

@@ -18,8 +18,8 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/operate"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/status"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
@@ -37,12 +37,12 @@ type frame struct {
 
 // sections are the parts of the page besides the list of pods.
 type sections struct {
-	Status   *status.Document `json:"status"`
-	Nodes    []tainted        `json:"nodes"`
-	Devices  []tainted        `json:"devices"`
-	Policies []policy         `json:"policies"`
-	Budgets  []budget         `json:"budgets"`
-	Taints   []progress       `json:"taints"`
+	Status   *operate.Status `json:"status"`
+	Nodes    []tainted       `json:"nodes"`
+	Devices  []tainted       `json:"devices"`
+	Policies []policy        `json:"policies"`
+	Budgets  []budget        `json:"budgets"`
+	Taints   []progress      `json:"taints"`
 	// Hidden are the numbers of nodes and of devices without room on the page.
 	Hidden hidden `json:"hidden"`
 }
@@ -116,7 +116,7 @@ const (
 )
 
 // frameOf returns the frame of a list of evictions.
-func frameOf(at *evictions.Frame, objects *status.Objects) (*frame, error) {
+func frameOf(at *evictions.Frame, objects *operate.Objects) (*frame, error) {
 	found := at.Cluster
 	pods := map[string]int{}
 	f := &frame{now: at.Now, sections: map[string]json.RawMessage{}, pods: make(map[string]json.RawMessage, len(at.List))}
@@ -134,7 +134,7 @@ func frameOf(at *evictions.Frame, objects *status.Objects) (*frame, error) {
 		f.pods[row.Key] = text
 	}
 	s := &f.shown
-	s.Status = status.Of(found, objects, at.List, at.Now)
+	s.Status = operate.StatusOf(found, objects, at.List, at.Now)
 	for _, lack := range at.Lacks {
 		if !slices.Contains(s.Status.Missing, lack) && !slices.Contains(s.Status.Attention, lack) {
 			s.Status.Missing = append(s.Status.Missing, lack)

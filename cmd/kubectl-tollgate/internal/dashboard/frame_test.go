@@ -12,8 +12,8 @@ import (
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
+	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/operate"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/status"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -67,7 +67,7 @@ func frameAt(t *testing.T, text string, now time.Time) *frame {
 	require.NoError(t, err)
 	list, log := evictions.NewCluster(found).List(now, &evictions.Filter{}), evictions.NewLog(now)
 	log.Next(list, nil)
-	f, err := frameOf(&evictions.Frame{Now: now, List: list, Log: log, Lacks: append(found.Missing(), "events are not known"), Cluster: found}, &status.Objects{})
+	f, err := frameOf(&evictions.Frame{Now: now, List: list, Log: log, Lacks: append(found.Missing(), "events are not known"), Cluster: found}, &operate.Objects{})
 	require.NoError(t, err)
 	return f
 }

@@ -1,5 +1,5 @@
-// Package operate has the commands that say which evictions Tollgate carries out: pause, resume,
-// release and approve.
+// Package operate has the command that shows what Tollgate does and holds, on one screen (status), and
+// the commands that say which evictions it carries out: pause, resume, release and approve.
 package operate
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 )
 
-// command has what the commands share.
+// command has what the commands that write share.
 type command struct {
 	cli.WriteFlags
 

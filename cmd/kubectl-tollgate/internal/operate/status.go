@@ -1,5 +1,4 @@
-// Package status is the command that shows the state of Tollgate and of the evictions on one screen.
-package status
+package operate
 
 import (
 	"context"
@@ -13,8 +12,8 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 )
 
-// command is one run of the command.
-type command struct {
+// statusCommand is one run of the command status.
+type statusCommand struct {
 	cli.Output
 
 	wants      state.Wants
@@ -22,9 +21,9 @@ type command struct {
 	out, notes io.Writer
 }
 
-// NewCommand returns the command.
-func NewCommand() *cobra.Command {
-	c := &command{clock: clock.RealClock{}}
+// NewStatusCommand returns the command status.
+func NewStatusCommand() *cobra.Command {
+	c := &statusCommand{clock: clock.RealClock{}}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what Tollgate does and what it holds, on one screen",
@@ -56,13 +55,13 @@ policies of the API group tollgate.dev, and with get on the webhook configuratio
 	return cmd
 }
 
-func (c *command) addFlags(cmd *cobra.Command) {
+func (c *statusCommand) addFlags(cmd *cobra.Command) {
 	c.AddFlag(cmd, "`format`", "text", "yaml", "json")
 	c.wants.AddFlags(cmd)
 }
 
 // run reads the cluster and writes its state.
-func (c *command) run(ctx context.Context, clients *cli.Clients) error {
+func (c *statusCommand) run(ctx context.Context, clients *cli.Clients) error {
 	now := c.clock.Now()
 	shown, found, err := evictions.Read(ctx, clients, now, c.wants)
 	if err != nil {
@@ -73,7 +72,7 @@ func (c *command) run(ctx context.Context, clients *cli.Clients) error {
 		return err
 	}
 	clients.Progress.End()
-	d := Of(found, objects, shown.List(now, &evictions.Filter{}), now)
+	d := StatusOf(found, objects, shown.List(now, &evictions.Filter{}), now)
 	if c.Format != "text" {
 		return cli.WriteDocument(c.out, c.Format, "  ", d)
 	}

@@ -1,4 +1,4 @@
-package status
+package operate
 
 import (
 	"context"
@@ -21,14 +21,13 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/operate"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
-// Document is the state of Tollgate and of the evictions. It is no API object.
-type Document struct {
+// Status is the state of Tollgate and of the evictions. It is no API object.
+type Status struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
 	Tollgate   tollgate `json:"tollgate"`
@@ -205,9 +204,9 @@ func (p *policies) add(kind policyset.Kind, policy policyset.Object) {
 	}
 }
 
-// Of returns the state of a cluster, whose pods that have to leave are list.
-func Of(found *state.Cluster, objects *Objects, list []evictions.Eviction, now time.Time) *Document {
-	d := &Document{
+// StatusOf returns the state of a cluster, whose pods that have to leave are list.
+func StatusOf(found *state.Cluster, objects *Objects, list []evictions.Eviction, now time.Time) *Status {
+	d := &Status{
 		APIVersion: "cli.tollgate.dev/v1alpha1", Kind: "Status", Tollgate: tollgateOf(&found.Tollgate), Webhooks: objects.webhooks, Policies: objects.policies, Taints: taintsOf(found.Tracker), Evictions: map[evictions.State]int{},
 	}
 	for _, e := range list {
@@ -236,7 +235,7 @@ func ReadObjects(ctx context.Context, clients *cli.Clients) (*Objects, error) {
 }
 
 // attention returns sentences about Tollgate and its policies, without those about pods.
-func (d *Document) attention() []string {
+func (d *Status) attention() []string {
 	var sentences []string
 	for _, w := range d.Webhooks {
 		if d.Tollgate.Installed && !w.Exists {
@@ -250,7 +249,7 @@ func (d *Document) attention() []string {
 		}
 		for _, name := range p.Paused {
 			resume := "policy " + name
-			if name == operate.StopEvictions {
+			if name == StopEvictions {
 				resume = "all"
 			}
 			sentences = append(sentences, p.Kind+"/"+name+" is paused: kubectl tollgate resume "+resume)
@@ -264,7 +263,7 @@ func (d *Document) attention() []string {
 }
 
 // write writes the document as text.
-func (d *Document) write(w io.Writer, now time.Time) error {
+func (d *Status) write(w io.Writer, now time.Time) error {
 	lines := [][2]string{
 		{"Tollgate", d.tollgate(now)}, {"Webhooks", d.webhooks()}, {"Policies", d.policies()}, {"Tainted", d.taints()}, {"Evictions", d.evictions()},
 	}
@@ -300,7 +299,7 @@ func (d *Document) write(w io.Writer, now time.Time) error {
 // column is as wide as the names of the lines.
 const column = "           "
 
-func (d *Document) tollgate(now time.Time) string {
+func (d *Status) tollgate(now time.Time) string {
 	switch t := &d.Tollgate; {
 	case !t.Installed:
 		return "does not run here"
@@ -314,7 +313,7 @@ func (d *Document) tollgate(now time.Time) string {
 	}
 }
 
-func (d *Document) webhooks() string {
+func (d *Status) webhooks() string {
 	var parts []string
 	for _, w := range d.Webhooks {
 		kind := strings.ToLower(strings.TrimSuffix(w.Configuration, "WebhookConfiguration"))
@@ -327,7 +326,7 @@ func (d *Document) webhooks() string {
 	return cli.Joined(parts)
 }
 
-func (d *Document) policies() string {
+func (d *Status) policies() string {
 	var parts []string
 	for _, p := range d.Policies {
 		if p.Policies > 0 {
@@ -337,7 +336,7 @@ func (d *Document) policies() string {
 	return cli.Joined(parts)
 }
 
-func (d *Document) taints() string {
+func (d *Status) taints() string {
 	var parts []string
 	add := func(count int, noun, effect string) {
 		if count > 0 {
@@ -350,7 +349,7 @@ func (d *Document) taints() string {
 	return cli.Joined(parts)
 }
 
-func (d *Document) evictions() string {
+func (d *Status) evictions() string {
 	var parts []string
 	for _, s := range evictions.States() {
 		if count := d.Evictions[s]; count > 0 {

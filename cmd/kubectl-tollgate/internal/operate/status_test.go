@@ -1,15 +1,13 @@
-package status
+package operate
 
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,17 +27,13 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
 var tollgateKinds = map[string]string{
 	"EvictionPolicy": "evictionpolicies", "TolerationPolicy": "tolerationpolicies", "TaintPolicy": "taintpolicies",
 	"PlacementPolicy": "placementpolicies", "GatePolicy": "gatepolicies", "ResourceSlicePatch": "resourceslicepatches",
 }
 
-// clientsOf are those of a cluster that has some objects and serves Tollgate's kinds.
-func clientsOf(t *testing.T, objects ...string) *cli.Clients {
+// statusClients are those of a cluster that has some objects and serves Tollgate's kinds.
+func statusClients(t *testing.T, objects ...string) *cli.Clients {
 	t.Helper()
 	typed := fake.NewClientset()
 	discovery, ok := typed.Discovery().(*discoveryfake.FakeDiscovery)
@@ -71,8 +65,8 @@ func clientsOf(t *testing.T, objects ...string) *cli.Clients {
 	return &cli.Clients{Kubernetes: typed, Dynamic: custom}
 }
 
-// world is a cluster with a tripped breaker, a paused policy, one that is not ready, and one that was not evaluated yet.
-func world(t *testing.T) []string {
+// statusWorld is a cluster with a tripped breaker, a paused policy, one that is not ready, and one that was not evaluated yet.
+func statusWorld(t *testing.T) []string {
 	t.Helper()
 	labels, err := json.Marshal(settings.DefaultEviction().Labels())
 	require.NoError(t, err)
@@ -113,17 +107,17 @@ func world(t *testing.T) []string {
 func shows(t *testing.T, clients *cli.Clients, format string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	c := &command{clock: clocktesting.NewFakePassiveClock(noon), out: &out, notes: &out}
+	c := &statusCommand{clock: clocktesting.NewFakePassiveClock(noon), out: &out, notes: &out}
 	c.Format = format
 	err := c.run(t.Context(), clients)
 	return out.String(), err
 }
 
 // The manual shows the text.
-func TestWritesWhatTheGoldenFilesHave(t *testing.T) {
+func TestStatusWritesWhatTheGoldenFilesHave(t *testing.T) {
 	t.Parallel()
 	for format, file := range map[string]string{"text": "status.txt", "json": "status.json"} {
-		got, err := shows(t, clientsOf(t, world(t)...), format)
+		got, err := shows(t, statusClients(t, statusWorld(t)...), format)
 		require.NoError(t, err)
 		path := filepath.Join("testdata", file)
 		if *update {
@@ -140,7 +134,7 @@ func TestWritesWhatTheGoldenFilesHave(t *testing.T) {
 
 func TestWithoutTollgate(t *testing.T) {
 	t.Parallel()
-	got, err := shows(t, clientsOf(t), "text")
+	got, err := shows(t, statusClients(t), "text")
 	require.NoError(t, err)
 	require.Contains(t, got, "Tollgate   does not run here\n")
 	require.Contains(t, got, "Webhooks   no ValidatingWebhookConfiguration, no MutatingWebhookConfiguration\n")
@@ -151,13 +145,13 @@ func TestWithoutTollgate(t *testing.T) {
 
 func TestALeaderThatIsGoneNeedsAttention(t *testing.T) {
 	t.Parallel()
-	objects := world(t)
+	objects := statusWorld(t)
 	objects[0] = strings.Replace(objects[0], "2026-03-01T11:59:58", "2026-03-01T09:00:00", 1)
-	got, err := shows(t, clientsOf(t, objects...), "text")
+	got, err := shows(t, statusClients(t, objects...), "text")
 	require.NoError(t, err)
 	require.Contains(t, got, "Tollgate   mode Replace, no leader, the last was tollgate-5d8f-x7 (Lease renewed 3h ago)\n")
 	require.Contains(t, got, "Needs attention:\n  no Tollgate leads at the moment (Lease tollgate-system/tollgate is not renewed)")
-	got, err = shows(t, clientsOf(t, objects...), "json")
+	got, err = shows(t, statusClients(t, objects...), "json")
 	require.NoError(t, err)
 	require.Contains(t, got, `"leads": false`)
 }
@@ -165,12 +159,12 @@ func TestALeaderThatIsGoneNeedsAttention(t *testing.T) {
 func TestDeletedWebhooksNeedAttention(t *testing.T) {
 	t.Parallel()
 	var objects []string
-	for _, object := range world(t) {
+	for _, object := range statusWorld(t) {
 		if !strings.Contains(object, "kind: ValidatingWebhookConfiguration") {
 			objects = append(objects, object)
 		}
 	}
-	got, err := shows(t, clientsOf(t, objects...), "text")
+	got, err := shows(t, statusClients(t, objects...), "text")
 	require.NoError(t, err)
 	require.Contains(t, got, "Webhooks   no ValidatingWebhookConfiguration, 1 mutating\n")
 	require.Contains(t, got, "Needs attention:\n  the ValidatingWebhookConfiguration tollgate does not exist: requests are not judged until it is\n    restored (docs/registration.md)\n")
@@ -179,14 +173,14 @@ func TestDeletedWebhooksNeedAttention(t *testing.T) {
 func TestAPauseOfAllEvictionsHasItsOwnRemedy(t *testing.T) {
 	t.Parallel()
 	stop := `{apiVersion: tollgate.dev/v1alpha1, kind: EvictionPolicy, metadata: {name: stop-evictions, uid: s, generation: 1}, spec: {taints: [{key: "*"}], paused: true}}`
-	got, err := shows(t, clientsOf(t, append(world(t), stop)...), "text")
+	got, err := shows(t, statusClients(t, append(statusWorld(t), stop)...), "text")
 	require.NoError(t, err)
 	require.Contains(t, got, "EvictionPolicy/stop-evictions is paused: kubectl tollgate resume all\n")
 }
 
 func TestShowsWhatTheUserMayRead(t *testing.T) {
 	t.Parallel()
-	clients := clientsOf(t, world(t)...)
+	clients := statusClients(t, statusWorld(t)...)
 	refuse := func(action clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(action.GetResource().GroupResource(), "", nil)
 	}
@@ -208,7 +202,7 @@ func TestAnErrorOfTheAPIServerIsAnError(t *testing.T) {
 		"mutatingwebhookconfigurations":   "read MutatingWebhookConfiguration tollgate: Internal error occurred",
 		"gatepolicies":                    "list gatepolicies.tollgate.dev: Internal error occurred",
 	} {
-		clients := clientsOf(t, world(t)...)
+		clients := statusClients(t, statusWorld(t)...)
 		fail := func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewInternalError(os.ErrDeadlineExceeded)
 		}

@@ -1,5 +1,4 @@
-// Package simulate is the command that plays taints over time, and shows which pods leave and when.
-package simulate
+package preview
 
 import (
 	"context"
@@ -16,8 +15,8 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 )
 
-// command is one run of the command.
-type command struct {
+// simulateCommand is one run of the command simulate.
+type simulateCommand struct {
 	cli.Output
 
 	files    []string
@@ -35,9 +34,9 @@ type command struct {
 	out, notes io.Writer
 }
 
-// NewCommand returns the command.
-func NewCommand() *cobra.Command {
-	c := &command{clock: clock.RealClock{}}
+// NewSimulateCommand returns the command simulate.
+func NewSimulateCommand() *cobra.Command {
+	c := &simulateCommand{clock: clock.RealClock{}}
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Play taints over time, and show which pods leave and when",
@@ -83,7 +82,7 @@ The exit code is 1 after an error, and otherwise 0.`,
 	return cmd
 }
 
-func (c *command) addFlags(cmd *cobra.Command) {
+func (c *simulateCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	c.AddFlag(cmd, "`format`", "text", "yaml", "json", "svg")
 	flags.StringSliceVarP(&c.files, "filename", "f", nil, "`files` and directories of manifests, in the place of the cluster; - is standard input")
@@ -95,7 +94,7 @@ func (c *command) addFlags(cmd *cobra.Command) {
 }
 
 // complete reads the steps, or returns an error if they or the flags are invalid.
-func (c *command) complete() error {
+func (c *simulateCommand) complete() error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
@@ -126,7 +125,7 @@ func (c *command) complete() error {
 }
 
 // run reads the cluster, plays the steps and writes what happens.
-func (c *command) run(ctx context.Context) error {
+func (c *simulateCommand) run(ctx context.Context) error {
 	cluster, err := c.cluster(ctx)
 	if err != nil {
 		return err
@@ -151,7 +150,7 @@ func (c *command) run(ctx context.Context) error {
 }
 
 // cluster reads the cluster, or the manifests.
-func (c *command) cluster(ctx context.Context) (*state.Cluster, error) {
+func (c *simulateCommand) cluster(ctx context.Context) (*state.Cluster, error) {
 	if len(c.files) > 0 {
 		objects, err := cli.ReadManifests(c.files, c.in)
 		if err != nil {

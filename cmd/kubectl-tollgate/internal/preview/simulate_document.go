@@ -1,4 +1,4 @@
-package simulate
+package preview
 
 import (
 	"cmp"
@@ -13,8 +13,8 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
 )
 
-// document is a simulation. It is no API object. Times are seconds from the beginning.
-type document struct {
+// simulation is what happened. It is no API object. Times are seconds from the beginning.
+type simulation struct {
 	APIVersion string      `json:"apiVersion"`
 	Kind       string      `json:"kind"`
 	Begin      metav1.Time `json:"begin"`
@@ -74,7 +74,7 @@ type waiting struct {
 	Due metav1.Time `json:"due"`
 }
 
-func nameOf(one *evictions.Eviction) podName { return podName{one.Namespace, one.Name, one.Node} }
+func podNameOf(one *evictions.Eviction) podName { return podName{one.Namespace, one.Name, one.Node} }
 
 // line is a line of the text: a time, and what happens then.
 type line struct {
@@ -89,8 +89,8 @@ func after(seconds float64) string {
 	return "+" + time.Duration(seconds*float64(time.Second)).Round(time.Millisecond).String()
 }
 
-// text returns the document as text.
-func (d *document) text() string {
+// text returns the simulation as text.
+func (d *simulation) text() string {
 	lines := d.lines()
 	width := 0
 	for _, l := range lines {
@@ -113,7 +113,7 @@ func (d *document) text() string {
 
 // lines returns the steps and the departures, by time. Pods that leave at the same time in the same
 // way share a line.
-func (d *document) lines() []line {
+func (d *simulation) lines() []line {
 	var lines []line
 	for _, s := range d.Steps {
 		lines = append(lines, line{at: s.At, text: s.Step})
@@ -138,7 +138,7 @@ func (d *document) lines() []line {
 }
 
 // sums returns the lines about all pods at the end.
-func (d *document) sums() string {
+func (d *simulation) sums() string {
 	sentences := []string{"No pod leaves."}
 	if count := len(d.Left); count > 0 {
 		sentences[0] = pods(count, "leaves", "leave") + ", the last at " + after(d.Left[count-1].At) + "."

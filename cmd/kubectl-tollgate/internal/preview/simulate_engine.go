@@ -1,4 +1,4 @@
-package simulate
+package preview
 
 import (
 	"cmp"
@@ -17,7 +17,6 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/preview"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
@@ -32,7 +31,7 @@ import (
 type engine struct {
 	cluster *state.Cluster
 	shown   *evictions.Cluster
-	teller  *preview.Teller
+	teller  *Teller
 	force   bool
 
 	begin, now time.Time
@@ -43,7 +42,7 @@ type engine struct {
 	// breakers are the breakers of policies that have counted a pod, by UID.
 	breakers map[types.UID]*breaker
 	held     map[tracker.Key]held
-	document document
+	document simulation
 }
 
 // held is a pod that is due and held, since a time in seconds from the beginning.
@@ -64,14 +63,14 @@ type breaker struct {
 
 // play simulates steps on a cluster, from its time on, until nothing more happens, at most for a time.
 // Force applies steps that the limits of TaintPolicies refuse.
-func play(ctx context.Context, cluster *state.Cluster, steps []step, lasts time.Duration, force bool) (*document, error) {
+func play(ctx context.Context, cluster *state.Cluster, steps []step, lasts time.Duration, force bool) (*simulation, error) {
 	begin := cluster.Now.Truncate(time.Second) // As times of taints are.
 	cluster.Now = begin
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
 	e := &engine{
-		cluster: cluster, shown: evictions.NewCluster(cluster), teller: preview.TellerOf(cluster), force: force, begin: begin, now: begin, steps: steps,
+		cluster: cluster, shown: evictions.NewCluster(cluster), teller: TellerOf(cluster), force: force, begin: begin, now: begin, steps: steps,
 		wakes: map[tracker.Key]time.Time{}, queue: ratelimit.NewQueue(), breakers: map[types.UID]*breaker{}, held: map[tracker.Key]held{},
-		document: document{
+		document: simulation{
 			APIVersion: "cli.tollgate.dev/v1alpha1", Kind: "Simulation", Begin: metav1.NewTime(begin),
 			Steps: []stepDone{}, Left: []left{}, Held: []holding{}, Waiting: []waiting{},
 		},
@@ -161,7 +160,7 @@ func (e *engine) applyNodes(ctx context.Context, s *step, done *stepDone) error 
 		if !s.selects(&node) {
 			continue
 		}
-		taints := preview.Changed(node.Written, &s.changes)
+		taints := Changed(node.Written, &s.changes)
 		for i := range taints {
 			if taints[i].TimeAdded == nil {
 				taints[i].TimeAdded = new(metav1.NewTime(e.now))
@@ -185,7 +184,7 @@ func (e *engine) applyNodes(ctx context.Context, s *step, done *stepDone) error 
 // applyDevices applies a step to devices, as DeviceTaintRules.
 func (e *engine) applyDevices(ctx context.Context, s *step, done *stepDone) error {
 	device := s.target.String()
-	ruleName := func(taint preview.Taint) string { return "simulated " + device + " " + taint.Key }
+	ruleName := func(taint Taint) string { return "simulated " + device + " " + taint.Key }
 	for _, taint := range s.changes.Remove {
 		name := ruleName(taint)
 		rule, ok := e.cluster.Tracker.Rule(name)
@@ -219,7 +218,7 @@ func (e *engine) applyDevices(ctx context.Context, s *step, done *stepDone) erro
 }
 
 // take records a preview of a step, and reports whether the write is made.
-func (e *engine) take(p *preview.Preview, done *stepDone) bool {
+func (e *engine) take(p *Preview, done *stepDone) bool {
 	done.Effects = append(done.Effects, p.Sentence())
 	done.Refused, done.Warnings = append(done.Refused, p.Refusals...), append(done.Warnings, p.Warnings...)
 	made := e.force || len(p.Refusals) == 0
@@ -342,7 +341,7 @@ func (e *engine) evict(moment *evictions.Moment, key tracker.Key) {
 	e.queue.Leave(e.now, key, true)
 	delete(e.held, key)
 	e.document.Left = append(e.document.Left, left{
-		nameOf(&one), e.now.Sub(e.begin).Seconds(), because(&one.Because[0]), one.Policy, method(&one, e.now),
+		podNameOf(&one), e.now.Sub(e.begin).Seconds(), because(&one.Because[0]), one.Policy, method(&one, e.now),
 	})
 	for _, policy := range one.Way.Breakers {
 		e.breakers[policy.UID].gone = append(e.breakers[policy.UID].gone, e.now)
@@ -381,11 +380,11 @@ func (e *engine) finish() {
 	for _, h := range slices.SortedFunc(maps.Values(e.held), func(a, b held) int {
 		return cmp.Or(cmp.Compare(a.since, b.since), tracker.CompareKeys(a.Key, b.Key))
 	}) {
-		d.Held = append(d.Held, holding{nameOf(&h.Eviction), h.since, h.State, h.Hold.Reason.Condition(), h.Hold.By, h.Hold.Why})
+		d.Held = append(d.Held, holding{podNameOf(&h.Eviction), h.since, h.State, h.Hold.Reason.Condition(), h.Hold.By, h.Hold.Why})
 	}
 	for _, one := range e.shown.List(e.now, &evictions.Filter{}) {
 		if _, holds := e.held[one.Key]; !holds && one.State != evictions.Leaving {
-			d.Waiting = append(d.Waiting, waiting{nameOf(&one), metav1.NewTime(one.At)})
+			d.Waiting = append(d.Waiting, waiting{podNameOf(&one), metav1.NewTime(one.At)})
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package simulate
+package preview
 
 import (
 	"fmt"
@@ -16,9 +16,9 @@ const (
 	lineHeight                  = 14
 )
 
-// draw returns the document as a picture: the number of pods that have left over time, with a line for
+// draw returns the simulation as a picture: the number of pods that have left over time, with a line for
 // each step.
-func (d *document) draw() string {
+func (d *simulation) draw() string {
 	last := 1.0
 	for _, s := range d.Steps {
 		last = max(last, s.At)

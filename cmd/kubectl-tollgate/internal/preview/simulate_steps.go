@@ -1,4 +1,4 @@
-package simulate
+package preview
 
 import (
 	"bufio"
@@ -11,7 +11,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/preview"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -21,9 +20,9 @@ type step struct {
 	// text is the step as the user wrote it, without the time.
 	text string
 	// target selects devices; nil for nodes, which selects reports.
-	target  *preview.Target
+	target  *Target
 	selects func(*tracker.LabelledNode) bool
-	changes preview.Changes
+	changes Changes
 }
 
 const stepForm = "want TIME device DRIVER[/POOL[/DEVICE]] TAINT..., TIME nodes SELECTOR TAINT... or TIME node NAME... TAINT"
@@ -39,10 +38,10 @@ func parseStep(text string) (step, error) {
 	if s.at, err = time.ParseDuration(words[0]); err != nil || s.at < 0 {
 		return step{}, fmt.Errorf("step %q: the time is %q, want a duration from 0s on, such as 90s or 1h", text, words[0])
 	}
-	rest, effects := words[2:], preview.OfNodes
+	rest, effects := words[2:], OfNodes
 	switch kind := words[1]; kind {
 	case "node":
-		at := slices.IndexFunc(rest, preview.IsTaint)
+		at := slices.IndexFunc(rest, IsTaint)
 		if at <= 0 {
 			err = errors.New(stepForm)
 			break
@@ -56,13 +55,13 @@ func parseStep(text string) (step, error) {
 		s.selects = func(node *tracker.LabelledNode) bool { return selector.Matches(labels.Set(node.Labels.Map())) }
 		rest = rest[1:]
 	case "device":
-		s.target, effects = &preview.Target{}, preview.OfDevices
-		rest, err = s.target.Take(rest, preview.IsTaint)
+		s.target, effects = &Target{}, OfDevices
+		rest, err = s.target.Take(rest, IsTaint)
 	default:
 		err = fmt.Errorf("%q is no kind of object: %s", kind, stepForm)
 	}
 	if err == nil {
-		s.changes, err = preview.Parse(rest, effects)
+		s.changes, err = Parse(rest, effects)
 	}
 	for _, taint := range s.changes.Remove {
 		if s.target != nil && taint.Effect != "" && err == nil {

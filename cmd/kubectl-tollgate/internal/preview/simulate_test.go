@@ -1,9 +1,8 @@
-package simulate
+package preview
 
 import (
 	"bytes"
 	"encoding/xml"
-	"flag"
 	"io"
 	"os"
 	"path/filepath"
@@ -18,12 +17,8 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
-
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
 // writes runs the command on manifests.
-func writes(t *testing.T, c *command) (out, notes string, err error) {
+func writes(t *testing.T, c *simulateCommand) (out, notes string, err error) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	c.Formats = []string{"text", "yaml", "json", "svg"}
@@ -39,10 +34,10 @@ func writes(t *testing.T, c *command) (out, notes string, err error) {
 }
 
 // The manual shows the text.
-func TestWritesWhatTheGoldenFilesHave(t *testing.T) {
+func TestSimulateWritesWhatTheGoldenFilesHave(t *testing.T) {
 	t.Parallel()
 	for format, file := range map[string]string{"text": "rack.txt", "json": "rack.json", "svg": "rack.svg"} {
-		c := &command{files: []string{"testdata/rack"}, at: []string{"0s nodes rack=7 example.com/hot:NoExecute", "10m node n3 example.com/down:NoExecute"}}
+		c := &simulateCommand{files: []string{"testdata/rack"}, at: []string{"0s nodes rack=7 example.com/hot:NoExecute", "10m node n3 example.com/down:NoExecute"}}
 		c.Format = format
 		out, notes, err := writes(t, c)
 		require.NoError(t, err)
@@ -61,7 +56,7 @@ func TestWritesWhatTheGoldenFilesHave(t *testing.T) {
 
 func TestThePictureIsXMLAndEscapesNames(t *testing.T) {
 	t.Parallel()
-	d := &document{Steps: []stepDone{{Step: `node <script>"&`, Applied: true}}, Left: []left{{At: 3}}}
+	d := &simulation{Steps: []stepDone{{Step: `node <script>"&`, Applied: true}}, Left: []left{{At: 3}}}
 	out := d.draw()
 	require.NotContains(t, out, "<script>")
 	decoder := xml.NewDecoder(strings.NewReader(out))
@@ -75,7 +70,7 @@ func TestThePictureIsXMLAndEscapesNames(t *testing.T) {
 }
 
 // plays returns how many pods leave at which second, and the reasons for which pods are held at the end.
-func plays(t *testing.T, manifests string, steps ...string) (gone map[string]float64, held map[string]string, d *document) {
+func plays(t *testing.T, manifests string, steps ...string) (gone map[string]float64, held map[string]string, d *simulation) {
 	t.Helper()
 	objects, err := cli.Parse("test", []byte(manifests))
 	require.NoError(t, err)
@@ -212,11 +207,11 @@ func TestTheLimitOfATaintPolicyIsForced(t *testing.T) {
 	manifests := filepath.Join(t.TempDir(), "all.yaml")
 	require.NoError(t, os.WriteFile(manifests, []byte(oneNode+podOf("a", "web", "")+podOf("b", "web", "")+
 		"---\n{apiVersion: tollgate.dev/v1alpha1, kind: TaintPolicy, metadata: {name: few}, spec: {taints: [{key: \"*\"}], limits: {maxAffectedPods: 1, window: 10m}}}\n"), 0o600))
-	out, _, err := writes(t, &command{files: []string{manifests}, at: []string{down}, Output: cli.Output{Format: "text"}})
+	out, _, err := writes(t, &simulateCommand{files: []string{manifests}, at: []string{down}, Output: cli.Output{Format: "text"}})
 	require.NoError(t, err)
 	require.Contains(t, out, "refused: TaintPolicy/few")
 	require.Contains(t, out, "No pod leaves.\n")
-	out, _, err = writes(t, &command{files: []string{manifests}, at: []string{down}, force: true, Output: cli.Output{Format: "text"}})
+	out, _, err = writes(t, &simulateCommand{files: []string{manifests}, at: []string{down}, force: true, Output: cli.Output{Format: "text"}})
 	require.NoError(t, err)
 	require.Contains(t, out, "refused: TaintPolicy/few")
 	require.Contains(t, out, "2 pods leave, the last at +0s.\n")
@@ -255,7 +250,7 @@ func TestNamesWhatIsWrongWithAStep(t *testing.T) {
 
 func TestSaysWhatCannotBePlayed(t *testing.T) {
 	t.Parallel()
-	for want, c := range map[string]*command{
+	for want, c := range map[string]*simulateCommand{
 		"nothing to play: give --at STEP or --timeline FILE":               {},
 		"--for is -1s, want more than 0s":                                  {lasts: -time.Second, at: []string{down}},
 		`step "node n9 a:NoExecute": there is no such node`:                {files: []string{"testdata/rack"}, at: []string{"0s node n9 a:NoExecute"}},

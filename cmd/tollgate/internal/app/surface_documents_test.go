@@ -22,8 +22,8 @@ var documents = []struct{ command, folder, root string }{
 	{"explain node", "explain", "Node"},
 	{"explain pod", "explain", "Pod"},
 	{"preview", "preview", "document"},
-	{"simulate", "simulate", "document"},
-	{"status", "status", "Document"},
+	{"simulate", "preview", "simulation"},
+	{"status", "operate", "Status"},
 }
 
 // commands is the import path of the commands.

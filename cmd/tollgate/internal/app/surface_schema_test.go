@@ -36,8 +36,8 @@ var examples = map[string]struct {
 	"explain node":       {files: []string{"explain/testdata/node.json"}},
 	"explain pod":        {files: []string{"explain/testdata/pod-held.json", "explain/testdata/pod-missing.json", "explain/testdata/pod-spread.json"}},
 	"preview":            {files: []string{"preview/testdata/node-json.txt"}},
-	"simulate":           {files: []string{"simulate/testdata/rack.json"}},
-	"status":             {files: []string{"status/testdata/status.json"}},
+	"simulate":           {files: []string{"preview/testdata/rack.json"}},
+	"status":             {files: []string{"operate/testdata/status.json"}},
 }
 
 // The types of the documents are the source of docs/schemas, and the golden files of the commands are
