@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -49,7 +48,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return &Metrics{
 		writes: controller.NewCounter(reg, "tollgate_noschedule_pair_writes_total",
 			"Writes of DeviceTaintRules with NoSchedule taints, so that pods whose toleration ends do not return to a device, by operation.",
-			"operation", controllers.OperationCreate, controllers.OperationUpdate, controllers.OperationDelete),
+			"operation", OperationCreate, OperationUpdate, OperationDelete),
 		left: promauto.With(reg).NewGauge(prometheus.GaugeOpts{
 			Name: "tollgate_noschedule_unpaired_devices",
 			Help: "Taints with the effect NoExecute, published by drivers, that have no paired NoSchedule taint because there are too many of them.",
@@ -66,7 +65,7 @@ type Options struct {
 	// a missing one as deleted.
 	Synced func() bool
 	// Client writes rules.
-	Client controllers.Rules
+	Client Rules
 	// Window is true in mode Window.
 	Window  bool
 	Metrics *Metrics
@@ -238,7 +237,7 @@ func (c *Controller) ensure(ctx context.Context, wanted *pairedRule) error {
 	}
 	if stored == nil {
 		err := c.Client.Create(ctx, wanted.object)
-		return c.finish(ctx, controllers.OperationCreate, wanted, client.IgnoreAlreadyExists(err))
+		return c.finish(ctx, OperationCreate, wanted, client.IgnoreAlreadyExists(err))
 	}
 	return c.correct(ctx, stored, last, wanted)
 }
@@ -258,7 +257,7 @@ func (c *Controller) correct(ctx context.Context, stored *resourcev1.DeviceTaint
 	if managed && (!matches || !wanted.hasMetadata(stored)) {
 		// If the owner was recreated, the garbage collector would delete the paired rule
 		// with the old owner.
-		return c.finish(ctx, controllers.OperationUpdate, wanted, c.Client.Update(ctx, stored, wanted.object))
+		return c.finish(ctx, OperationUpdate, wanted, c.Client.Update(ctx, stored, wanted.object))
 	}
 	blocked := !managed && !matches
 	c.readResults[wanted.name] = readResult{
@@ -317,7 +316,7 @@ func (c *Controller) delete(ctx context.Context, stored *resourcev1.DeviceTaintR
 		return nil //nolint:nilerr // Another client has deleted it.
 	}
 	text := taintText(&stored.Spec.Taint)
-	c.Metrics.writes.WithLabelValues(controllers.OperationDelete).Inc()
+	c.Metrics.writes.WithLabelValues(OperationDelete).Inc()
 	c.Recorder.Eventf(about, corev1.EventTypeNormal, "NoSchedulePairRemoved", "Removed the rule %s (%s): %s", stored.Name, text, why)
 	logr.FromContextOrDiscard(ctx).Info("removed a NoSchedule pair", "rule", about.Name, "pair", stored.Name, "taint", text, "reason", why)
 	return nil

@@ -20,4 +20,8 @@
 // want to return. A pod that also tolerates NoSchedule of the same key returns, as its
 // author asked; admission refuses a policy that gives both. At most 1,000 published taints
 // get a rule; a metric counts the rest.
+//
+// RuleClient writes DeviceTaintRules in the version that the API server serves, also for
+// package slicepatches. A write neither overwrites nor deletes a rule that changed after it
+// was read.
 package devicetaints

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -72,9 +71,9 @@ func TestARuleHasATwinWhileItNeedsOne(t *testing.T) {
 		_, events := w.taken()
 		require.Equal(t, []string{"Normal NoSchedulePairRemoved broken: Removed the rule broken-noschedule (degraded=w:NoSchedule): no claim is given a toleration that ends any more"}, events)
 	})
-	require.InDelta(t, 2, testutil.ToFloat64(c.Metrics.writes.WithLabelValues(controllers.OperationCreate)), 0)
-	require.InDelta(t, 1, testutil.ToFloat64(c.Metrics.writes.WithLabelValues(controllers.OperationUpdate)), 0)
-	require.InDelta(t, 1, testutil.ToFloat64(c.Metrics.writes.WithLabelValues(controllers.OperationDelete)), 0)
+	require.InDelta(t, 2, testutil.ToFloat64(c.Metrics.writes.WithLabelValues(OperationCreate)), 0)
+	require.InDelta(t, 1, testutil.ToFloat64(c.Metrics.writes.WithLabelValues(OperationUpdate)), 0)
+	require.InDelta(t, 1, testutil.ToFloat64(c.Metrics.writes.WithLabelValues(OperationDelete)), 0)
 }
 
 func TestRulesThatNeedNoTwin(t *testing.T) {

@@ -23,7 +23,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -136,7 +135,7 @@ func (w *world) Get(_ context.Context, name string) (*resourcev1.DeviceTaintRule
 }
 
 // Create implements rules.
-func (w *world) Create(_ context.Context, build controllers.BuildRule) error {
+func (w *world) Create(_ context.Context, build BuildRule) error {
 	rule := build("resource.k8s.io/v1")
 	w.note("create " + rule.Name)
 	if w.refused[rule.Name] {
@@ -150,7 +149,7 @@ func (w *world) Create(_ context.Context, build controllers.BuildRule) error {
 }
 
 // Update implements rules.
-func (w *world) Update(_ context.Context, stored *resourcev1.DeviceTaintRule, build controllers.BuildRule) error {
+func (w *world) Update(_ context.Context, stored *resourcev1.DeviceTaintRule, build BuildRule) error {
 	rule := build("resource.k8s.io/v1")
 	w.note("update " + rule.Name)
 	if w.stored[rule.Name].ResourceVersion != stored.ResourceVersion {

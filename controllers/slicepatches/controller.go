@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -50,7 +50,7 @@ const (
 func NewMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
 	return controller.NewCounter(reg, "tollgate_patch_rule_writes_total",
 		"Writes of DeviceTaintRules for the taints of ResourceSlicePatches, by operation.",
-		"operation", controllers.OperationCreate, controllers.OperationUpdate, controllers.OperationDelete)
+		"operation", devicetaints.OperationCreate, devicetaints.OperationUpdate, devicetaints.OperationDelete)
 }
 
 // RuleOptions configures the writes of rules.
@@ -61,7 +61,7 @@ type RuleOptions struct {
 	Index  *tracker.Tracker
 	Synced func() bool
 	// Client writes rules.
-	Client controllers.Rules
+	Client devicetaints.Rules
 	// Gate is the feature gate that is off where Index is nil.
 	Gate string
 }

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
@@ -103,7 +103,7 @@ func (r *Remover) pass(ctx context.Context) error {
 func (r *Remover) remove(ctx context.Context, written Written) error {
 	for _, version := range versions {
 		resource := informer.RuleResource.WithVersion(version)
-		rules := controllers.NewRuleClient(r.Client, func() (schema.GroupVersionResource, bool) { return resource, true })
+		rules := devicetaints.NewRuleClient(r.Client, func() (schema.GroupVersionResource, bool) { return resource, true })
 		err := r.forEach(ctx, resource, metav1.ListOptions{LabelSelector: written.Label}, func(object *unstructured.Unstructured) error {
 			var rule resourcev1.DeviceTaintRule
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &rule); err != nil || !written.Ours(&rule) {

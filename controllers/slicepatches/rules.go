@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
@@ -198,8 +198,8 @@ func (w *ruleWriter) write(ctx context.Context, taints []resourcev1.DeviceTaint,
 		return idlePause, nil
 	case errors.Is(err, errLimit):
 		return time.Millisecond, nil
-	case errors.Is(err, controllers.ErrNotServed):
-		w.shortfalls, w.behind = shortfalls{{ReasonRulesNotServed, unreached + controllers.ErrNotServed.Error()}}, false
+	case errors.Is(err, devicetaints.ErrNotServed):
+		w.shortfalls, w.behind = shortfalls{{ReasonRulesNotServed, unreached + devicetaints.ErrNotServed.Error()}}, false
 		return 0, nil
 	default:
 		return 0, err
@@ -271,7 +271,7 @@ func (w *ruleWriter) ensure(ctx context.Context, wanted *rule) error {
 	}
 	stored, err := w.Rules.Client.Get(ctx, wanted.name)
 	if apierrors.IsNotFound(err) {
-		return w.finish(ctx, controllers.OperationCreate, wanted.name, w.Rules.Client.Create(ctx, wanted.object))
+		return w.finish(ctx, devicetaints.OperationCreate, wanted.name, w.Rules.Client.Create(ctx, wanted.object))
 	}
 	if err != nil {
 		return fmt.Errorf("read rule %s: %w", wanted.name, err)
@@ -288,7 +288,7 @@ func (w *ruleWriter) ensure(ctx context.Context, wanted *rule) error {
 		w.behind = true
 		return nil
 	}
-	return w.finish(ctx, controllers.OperationUpdate, wanted.name, w.Rules.Client.Update(ctx, stored, wanted.object))
+	return w.finish(ctx, devicetaints.OperationUpdate, wanted.name, w.Rules.Client.Update(ctx, stored, wanted.object))
 }
 
 // remove deletes a rule of the patch.
@@ -300,7 +300,7 @@ func (w *ruleWriter) remove(ctx context.Context, name string) error {
 	case err != nil:
 		return fmt.Errorf("read rule %s: %w", name, err)
 	case tracker.RuleOf(stored).Patch.Name == w.patch.Name:
-		return w.finish(ctx, controllers.OperationDelete, name, client.IgnoreNotFound(w.Rules.Client.Delete(ctx, stored)))
+		return w.finish(ctx, devicetaints.OperationDelete, name, client.IgnoreNotFound(w.Rules.Client.Delete(ctx, stored)))
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -328,7 +328,7 @@ func TestFaults(t *testing.T) {
 	})
 	t.Run("where rules are not served the status says what that means", func(t *testing.T) {
 		w := newWorld(t)
-		w.fault = controllers.ErrNotServed
+		w.fault = devicetaints.ErrNotServed
 		w.patch("p", `{taints: [{key: k, effect: NoSchedule}]}`)
 		w.step(w.controller(), "p")
 		require.Equal(t, "False RulesNotServed: taints reach schedulers that apply patches only, and evict no pod: the API server does not serve DeviceTaintRules", w.ready("p"))

@@ -30,7 +30,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -67,7 +67,7 @@ type world struct {
 	// shared is true if Kubernetes evicts too.
 	shared bool
 	synced bool
-	rules  controllers.Rules
+	rules  devicetaints.Rules
 }
 
 func newWorld(t *testing.T) *world {
@@ -258,7 +258,7 @@ func (a ruleAPI) Get(_ context.Context, name string) (*resourcev1.DeviceTaintRul
 }
 
 // Create implements rules.
-func (a ruleAPI) Create(_ context.Context, build controllers.BuildRule) error {
+func (a ruleAPI) Create(_ context.Context, build devicetaints.BuildRule) error {
 	object := build("resource.k8s.io/v1")
 	if err := a.answer("create", object.Name); err != nil {
 		return err
@@ -268,7 +268,7 @@ func (a ruleAPI) Create(_ context.Context, build controllers.BuildRule) error {
 }
 
 // Update implements rules.
-func (a ruleAPI) Update(_ context.Context, stored *resourcev1.DeviceTaintRule, build controllers.BuildRule) error {
+func (a ruleAPI) Update(_ context.Context, stored *resourcev1.DeviceTaintRule, build devicetaints.BuildRule) error {
 	if err := a.answer("update", stored.Name); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/controllers"
+	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 	"github.com/tollgate-dev/tollgate/e2e/devices/dra"
 )
 
@@ -234,7 +234,7 @@ func TestARuleThatWasWrittenSinceItWasReadIsAConflict(t *testing.T) {
 	s := newSite(t, shared)
 	direct, err := dynamic.NewForConfig(s.plane.restConfig())
 	require.NoError(t, err)
-	rules := controllers.NewRuleClient(direct, func() (schema.GroupVersionResource, bool) {
+	rules := devicetaints.NewRuleClient(direct, func() (schema.GroupVersionResource, bool) {
 		return resourcev1.SchemeGroupVersion.WithResource("devicetaintrules"), true
 	})
 	rule := s.rule(t, "r", "pool", resourcev1.DeviceTaintEffectNoSchedule)

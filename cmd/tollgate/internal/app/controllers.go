@@ -21,7 +21,6 @@ import (
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
-	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/controllers/audit"
 	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 	"github.com/tollgate-dev/tollgate/controllers/nodetaints"
@@ -76,7 +75,7 @@ func (p *program) addControllers(store *policies.Store, state *evictionState, li
 		// Pods with a bounded toleration do not return to their devices.
 		d := state.devices
 		devices := devicetaints.New(base, devicetaints.Options{
-			Devices: state.tracker, Synced: d.synced.Load, Client: controllers.NewRuleClient(d.rules, d.served, devicetaints.Label),
+			Devices: state.tracker, Synced: d.synced.Load, Client: devicetaints.NewRuleClient(d.rules, d.served, devicetaints.Label),
 			Window: p.window(), Metrics: devicetaints.NewMetrics(ctrlmetrics.Registry),
 		})
 		state.changes.rules.join(devices.RuleChanged)

@@ -19,7 +19,6 @@ import (
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
-	"github.com/tollgate-dev/tollgate/controllers"
 	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 	"github.com/tollgate-dev/tollgate/controllers/slicepatches"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
@@ -97,7 +96,7 @@ func (p *program) addPatches(state *evictionState, feed *PatchFeed) {
 		options.Rules.Gate = string(settings.DeviceTaintRules)
 	default:
 		options.Rules.Index, options.Rules.Synced = state.tracker, d.synced.Load
-		options.Rules.Client = controllers.NewRuleClient(p.dynamic, d.served, v1alpha1.LabelPatch, v1alpha1.AnnotationPatchEffect)
+		options.Rules.Client = devicetaints.NewRuleClient(p.dynamic, d.served, v1alpha1.LabelPatch, v1alpha1.AnnotationPatchEffect)
 	}
 	controller := slicepatches.New(p.controllerBase(nil), options)
 	p.whileLeading(controller.Start)
