@@ -2,7 +2,6 @@ package registration
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tollgate-dev/tollgate/certs"
 )
@@ -56,20 +56,6 @@ type address struct {
 	Shipped *admissionregistrationv1.ServiceReference
 }
 
-// isTollgates reports whether Tollgate writes this address in place of before: the URL at
-// base or, without a base, the installed Service. The field manager is not checked: any
-// client can use Tollgate's.
-func (a address) isTollgates(before address, base string) bool {
-	if base == "" {
-		return a.Service != nil
-	}
-	var path *string
-	if a.Shipped != nil {
-		path = a.Shipped.Path
-	}
-	return a.URL != nil && *a.URL == certs.URLAt(base, path, before.URL)
-}
-
 // differences describes the changed webhooks and fields, except the address that Tollgate
 // itself writes for base (empty: a Service). It leaves out values: rules alone may exceed
 // the size of an event.
@@ -96,17 +82,26 @@ func differences(before, after entries, base string) []string {
 }
 
 // sortedKeys returns the keys of two maps.
-func sortedKeys[M ~map[string]V, V any](a, b M) []string {
-	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
-	slices.Sort(keys)
-	return slices.Compact(keys)
+func sortedKeys[V any](a, b map[string]V) []string {
+	return sets.List(sets.KeySet(a).Union(sets.KeySet(b)))
 }
 
-// isOwnChange reports whether Tollgate replaced the Service or another URL by its URL, or
-// restored the Service.
+// isOwnChange reports whether Tollgate replaced the Service or another URL by its URL at base,
+// or, without a base, restored the Service. The field manager is not checked: any client can
+// use Tollgate's.
 func isOwnChange(old, now any, base string) bool {
 	before, after := old.(address), now.(address)
-	return equality.Semantic.DeepEqual(before.Shipped, after.Shipped) && after.isTollgates(before, base)
+	switch {
+	case !equality.Semantic.DeepEqual(before.Shipped, after.Shipped):
+		return false
+	case base == "":
+		return after.Service != nil
+	}
+	var path *string
+	if after.Shipped != nil {
+		path = after.Shipped.Path
+	}
+	return after.URL != nil && *after.URL == certs.URLAt(base, path, before.URL)
 }
 
 // lastWriter returns the field manager of the last write, such as kubectl-edit.

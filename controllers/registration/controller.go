@@ -1,6 +1,7 @@
 package registration
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -269,20 +270,17 @@ func (c *Controller) register(ctx context.Context, name string, policies *policy
 // has to be ready: it is not known whether replicas that are not have dropped a policy.
 func (c *Controller) reasons(policies *policyset.Set, held Reasons, ready bool) (reasons Reasons, again time.Duration) {
 	reasons, doubtful := Of(policies, c.options.Window)
+	if !ready {
+		doubtful = All
+	}
+	reasons |= held & doubtful
 	now := c.Local.Now()
 	for bit := Reasons(1); bit <= All; bit <<= 1 {
-		switch {
-		case reasons&bit != 0 || held&bit == 0:
+		if reasons&bit != 0 || held&bit == 0 {
 			delete(c.gone, bit)
 			continue
-		case doubtful&bit != 0 || !ready:
-			delete(c.gone, bit)
-			reasons |= bit
-			continue
 		}
-		if _, ok := c.gone[bit]; !ok {
-			c.gone[bit] = now
-		}
+		c.gone[bit] = cmp.Or(c.gone[bit], now)
 		if left := linger - now.Sub(c.gone[bit]); left > 0 {
 			reasons |= bit
 			if again == 0 || left < again {

@@ -91,9 +91,17 @@ type part struct {
 	// conditions are the names of the conditions that are about these, in any entry of the
 	// manifests or added.
 	conditions []string
-	// on reports whether the entry is registered; nil for always.
-	on func(*Settings, Reasons) bool
+	// with are reasons and settings of which the entry needs one; zero for none. without are those
+	// for which there is no such entry.
+	with, without Reasons
 }
+
+// The settings on which entries depend, as bits beside those of the reasons.
+const (
+	inWindow Reasons = (All + 1) << iota
+	timestamps
+	deviceTaints
+)
 
 // The conditions that are in no manifest.
 const (
@@ -118,9 +126,9 @@ var (
 // parts are the entries of both configurations. The API server compares each request with all of
 // them, so what the same conditions may be about is one entry.
 var parts = map[Kind][]part{Validating: {
-	{name: "pods", resources: []string{"pods"}, operations: create, conditions: []string{notPlain}, on: without(Pods)},
+	{name: "pods", resources: []string{"pods"}, operations: create, conditions: []string{notPlain}, without: Pods},
 	// A pod without what a PlacementPolicy gives is refused, whatever it has.
-	{name: "pods", resources: []string{"pods"}, operations: create, on: with(Pods)},
+	{name: "pods", resources: []string{"pods"}, operations: create, with: Pods},
 	// Kubelets write the status of their pods all the time: this is the one condition then.
 	{
 		name: "pod-updates", resources: []string{"pods", "pods/status"}, operations: update,
@@ -129,24 +137,24 @@ var parts = map[Kind][]part{Validating: {
 	{
 		name: "bindings", resources: []string{"pods/binding", "bindings"}, conditions: []string{"not-the-scheduler"},
 		// In mode Window a binding could list windows that Tollgate did not give.
-		on: func(s *Settings, r Reasons) bool { return r&Tolerations != 0 || s.Window },
+		with: Tolerations | inWindow,
 	},
 	{
 		name: "templates", resources: append([]string{"controllerrevisions"}, workloads...),
-		conditions: []string{"templates-change-what-is-judged"}, on: with(Tolerations),
+		conditions: []string{"templates-change-what-is-judged"}, with: Tolerations,
 	},
 	{
 		name: "jobs", resources: []string{"jobs"}, operations: update,
-		conditions: []string{"templates-change-what-is-judged"}, on: func(_ *Settings, r Reasons) bool { return r&(Gates|Tolerations) == Gates },
+		conditions: []string{"templates-change-what-is-judged"}, with: Gates, without: Tolerations,
 	},
 	// These are only warned about. Where templates are judged, those are too.
 	{
 		name: "template-warnings", of: "spread", resources: workloads,
-		conditions: []string{"templates-change-what-is-judged", warned}, on: without(Tolerations),
+		conditions: []string{"templates-change-what-is-judged", warned}, without: Tolerations,
 	},
 	{
 		name: "namespaces", resources: []string{"namespaces", "namespaces/status", "namespaces/finalize"},
-		conditions: []string{"namespaces-change-labels"}, on: with(NamespaceLabels),
+		conditions: []string{"namespaces-change-labels"}, with: NamespaceLabels,
 	},
 	{
 		name: "nodes", resources: []string{"nodes", "nodes/status"}, operations: update,
@@ -155,7 +163,7 @@ var parts = map[Kind][]part{Validating: {
 	{name: "policies", resources: ownKinds, conditions: []string{"patches-are-deleted-with-taints"}},
 	{
 		name: "device-taints", resources: []string{"devicetaintrules", "resourceslices"},
-		conditions: []string{"rules-change-their-spec", "slices-change-taints-by-others-than-drivers"}, on: devices,
+		conditions: []string{"rules-change-their-spec", "slices-change-taints-by-others-than-drivers"}, with: deviceTaints,
 	},
 	{
 		name: "claims", resources: []string{"resourceclaims", "resourceclaimtemplates"},
@@ -163,7 +171,7 @@ var parts = map[Kind][]part{Validating: {
 	},
 	{
 		name: "reservations", resources: []string{"resourceclaims/status"},
-		conditions: []string{"allocated-claims-gain-consumers"}, on: devices,
+		conditions: []string{"allocated-claims-gain-consumers"}, with: deviceTaints,
 	},
 	{name: "node-registration", of: "node-registration"},
 	// Which nodes a constraint counts depends on taints, not on policies.
@@ -173,58 +181,51 @@ var parts = map[Kind][]part{Validating: {
 	},
 	{
 		name: "daemonsets", of: "spread", resources: []string{"daemonsets"},
-		conditions: []string{"not-made-by-a-controller", "templates-change-how-they-spread"}, on: with(Pods),
+		conditions: []string{"not-made-by-a-controller", "templates-change-how-they-spread"}, with: Pods,
 	},
-	{name: "device-drivers", of: "device-drivers", conditions: []string{"by-drivers", "slices-change-taints"}, on: devices},
+	{name: "device-drivers", of: "device-drivers", conditions: []string{"by-drivers", "slices-change-taints"}, with: deviceTaints},
 }, Mutating: {
-	{name: "mutate-pods", resources: []string{"pods"}, conditions: []string{"not-mirrors"}, on: with(Pods | PodWindows)},
+	{name: "mutate-pods", resources: []string{"pods"}, conditions: []string{"not-mirrors"}, with: Pods | PodWindows},
 	{
 		name: "mutate-claims", resources: []string{"resourceclaims", "resourceclaimtemplates"},
-		conditions: []string{"claims-request-devices"}, on: with(Claims | ClaimWindows),
+		conditions: []string{"claims-request-devices"}, with: Claims | ClaimWindows,
 	},
-	{
-		name: "mutate-nodes", resources: []string{"nodes"}, conditions: []string{"taints-are-written"},
-		on: func(s *Settings, _ Reasons) bool { return s.NodeTaintTimestamps },
-	},
+	{name: "mutate-nodes", resources: []string{"nodes"}, conditions: []string{"taints-are-written"}, with: timestamps},
 	// New nodes get the taints that policies register, with or without a time.
-	{
-		name: "mutate-nodes", resources: []string{"nodes"}, operations: create,
-		on: func(s *Settings, _ Reasons) bool { return !s.NodeTaintTimestamps },
-	},
+	{name: "mutate-nodes", resources: []string{"nodes"}, operations: create, without: timestamps},
 	{
 		name: "mutate-device-taints", resources: []string{"devicetaintrules", "resourceslices"},
-		conditions: []string{"rules-change-their-effect-and-not-its-time", "slices-with-taints-change-them"}, on: devices,
+		conditions: []string{"rules-change-their-effect-and-not-its-time", "slices-with-taints-change-them"}, with: deviceTaints,
 	},
 }}
-
-// with returns a function that reports whether there is any of some reasons.
-func with(some Reasons) func(*Settings, Reasons) bool {
-	return func(_ *Settings, r Reasons) bool { return r&some != 0 }
-}
-
-// without returns a function that reports whether there is none of some reasons.
-func without(some Reasons) func(*Settings, Reasons) bool {
-	return func(_ *Settings, r Reasons) bool { return r&some == 0 }
-}
-
-func devices(s *Settings, _ Reasons) bool { return s.DeviceTaintAdmission }
 
 // Derive returns the webhooks of a configuration for some reasons, which verify Tollgate by a bundle
 // of CAs. Every field that the API server sets by default is set, so that they are equal to what it
 // returns.
 func (d *Deriver) Derive(kind Kind, reasons Reasons, caBundle []byte) []Webhook {
 	most := map[Kind]string{Validating: "validate", Mutating: "mutate"}[kind]
+	given := reasons
+	for setting, on := range map[Reasons]bool{
+		inWindow: d.settings.Window, timestamps: d.settings.NodeTaintTimestamps, deviceTaints: d.settings.DeviceTaintAdmission,
+	} {
+		if on {
+			given |= setting
+		}
+	}
 	var out []Webhook
 	for i := range parts[kind] {
 		p := &parts[kind][i]
-		if p.on != nil && !p.on(&d.settings, reasons) {
+		if p.with != 0 && given&p.with == 0 || given&p.without != 0 {
 			continue
 		}
 		from := d.entries[cmp.Or(p.of, most)+suffix]
 		w := *from.DeepCopy()
 		w.Name, w.Rules, w.MatchConditions = p.name+suffix, p.rules(w.Rules), d.condition(p, reasons)
 		w.ClientConfig, w.NamespaceSelector = d.client(w.ClientConfig, caBundle), d.namespaces(w.Rules, w.NamespaceSelector)
-		w.FailurePolicy, w.ObjectSelector = d.failurePolicy(w.FailurePolicy), &metav1.LabelSelector{}
+		w.ObjectSelector = &metav1.LabelSelector{}
+		if *w.FailurePolicy == admissionregistrationv1.Fail {
+			*w.FailurePolicy = cmp.Or(d.settings.FailurePolicy, *w.FailurePolicy)
+		}
 		out = append(out, w)
 	}
 	return out
@@ -295,7 +296,11 @@ object.?spec.?template.?spec.orValue({})].exists(s,
 func (d *Deriver) plainPod(reasons Reasons) string {
 	plain := "has(t.key) && t.key in ['node.kubernetes.io/not-ready', 'node.kubernetes.io/unreachable']"
 	if reasons&DefaultTolerations != 0 {
-		plain = byDefault(d.settings.DefaultSeconds)
+		// DefaultTolerationSeconds adds these. The API server has made sure before that a toleration
+		// with seconds is one of NoExecute, and that one that Exists has no value (AV-23).
+		plain = fmt.Sprintf(`has(t.tolerationSeconds) && has(t.operator) && t.operator == 'Exists' && has(t.key) &&
+(t.key == 'node.kubernetes.io/not-ready' && t.tolerationSeconds == %d || t.key == 'node.kubernetes.io/unreachable' && t.tolerationSeconds == %d)`,
+			d.settings.DefaultSeconds.NotReady, d.settings.DefaultSeconds.Unreachable)
 	}
 	texts := []string{
 		"has(object.spec.tolerations) && !object.spec.tolerations.all(t, " + plain + ")",
@@ -309,27 +314,15 @@ c.whenUnsatisfiable == 'DoNotSchedule' && c.?nodeTaintsPolicy.orValue('Ignore') 
 !object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))`), " ||\n")
 }
 
-// byDefault returns the condition of a toleration that DefaultTolerationSeconds adds. The API server
-// has made sure before that a toleration with seconds is one of NoExecute, and that one that Exists
-// has no value (AV-23).
-func byDefault(seconds toleration.DefaultSeconds) string {
-	return fmt.Sprintf(`has(t.tolerationSeconds) && has(t.operator) && t.operator == 'Exists' && has(t.key) &&
-(t.key == 'node.kubernetes.io/not-ready' && t.tolerationSeconds == %d || t.key == 'node.kubernetes.io/unreachable' && t.tolerationSeconds == %d)`,
-		seconds.NotReady, seconds.Unreachable)
-}
-
 // client returns how the API server calls an entry.
 func (d *Deriver) client(of admissionregistrationv1.WebhookClientConfig, caBundle []byte) admissionregistrationv1.WebhookClientConfig {
-	path := of.Service.Path
+	of.CABundle = caBundle
 	if d.settings.URL != "" {
-		return admissionregistrationv1.WebhookClientConfig{URL: new(d.settings.URL + *path), CABundle: caBundle}
+		of.URL, of.Service = new(d.settings.URL+*of.Service.Path), nil
+		return of
 	}
-	return admissionregistrationv1.WebhookClientConfig{
-		Service: &admissionregistrationv1.ServiceReference{
-			Namespace: d.settings.Namespace, Name: d.settings.Service, Path: path, Port: new(int32(443)),
-		},
-		CABundle: caBundle,
-	}
+	of.Service.Namespace, of.Service.Name, of.Service.Port = d.settings.Namespace, d.settings.Service, new(int32(443))
+	return of
 }
 
 // namespaces returns the selector of an entry with rules: the namespaces outside are kube-system,
@@ -352,11 +345,4 @@ func (d *Deriver) namespaces(rules []admissionregistrationv1.RuleWithOperations,
 // hasNamespace reports whether objects that a rule is about are in a namespace, or are one.
 func hasNamespace(rule admissionregistrationv1.RuleWithOperations) bool {
 	return rule.Scope == nil || *rule.Scope != admissionregistrationv1.ClusterScope || slices.Contains(rule.Resources, "namespaces")
-}
-
-func (d *Deriver) failurePolicy(of *admissionregistrationv1.FailurePolicyType) *admissionregistrationv1.FailurePolicyType {
-	if *of == admissionregistrationv1.Fail {
-		return new(cmp.Or(d.settings.FailurePolicy, *of))
-	}
-	return of
 }

@@ -26,12 +26,10 @@ const (
 	reasonDeleted = "WebhooksDeleted"
 )
 
-// name returns the name of the kind in the API.
-func (k Kind) name() string {
-	if k == Validating {
-		return "ValidatingWebhookConfiguration"
-	}
-	return "MutatingWebhookConfiguration"
+// kinds has the names of the kinds in the API, and the effects of a missing configuration.
+var kinds = map[Kind]struct{ name, impact string }{
+	Validating: {"ValidatingWebhookConfiguration", "nothing is refused by policies, and nothing is foretold"},
+	Mutating:   {"MutatingWebhookConfiguration", "nothing is given to pods, claims and nodes when they are created"},
 }
 
 // change is a value of the label change, a closed set.
@@ -62,7 +60,7 @@ func NewWatchMetrics(reg prometheus.Registerer) *WatchMetrics {
 			Help: "Changes of a webhook configuration of Tollgate that the leader saw, except for writes by Tollgate.",
 		}, []string{"configuration", "change"}),
 	}
-	for _, c := range []Kind{Validating, Mutating} {
+	for c := range kinds {
 		for _, what := range []change{changeCreated, changeEdited, changeDeleted} {
 			m.changes.WithLabelValues(string(c), string(what))
 		}
@@ -112,7 +110,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 	}
 	for c, informer := range watched {
 		if err := w.watch(ctx, c, informer); err != nil {
-			return fmt.Errorf("watch %s %s: %w", c.name(), w.options.Name, err)
+			return fmt.Errorf("watch %s %s: %w", kinds[c].name, w.options.Name, err)
 		}
 	}
 	factory.StartWithContext(ctx)
@@ -135,9 +133,10 @@ func (w *Watcher) Start(ctx context.Context) error {
 
 func (w *Watcher) watch(ctx context.Context, c Kind, informer toolscache.SharedIndexInformer) error {
 	log := logr.FromContextOrDiscard(ctx)
+	show := func(count int) { w.options.Metrics.registered.WithLabelValues(string(c)).Set(float64(count)) }
 	var once sync.Once
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) {
-		once.Do(func() { log.Info("cannot watch the webhooks", "kind", c.name(), "reason", err.Error()) })
+		once.Do(func() { log.Info("cannot watch the webhooks", "kind", kinds[c].name, "reason", err.Error()) })
 	})
 	if err != nil {
 		return err
@@ -147,18 +146,19 @@ func (w *Watcher) watch(ctx context.Context, c Kind, informer toolscache.SharedI
 			if !initial {
 				w.report(ctx, c, changeCreated, object, nil)
 			}
-			w.options.Metrics.registered.WithLabelValues(string(c)).Set(float64(len(entriesOf(object))))
+			show(len(entriesOf(object)))
 		},
 		UpdateFunc: func(before, after any) {
-			what := differences(entriesOf(before), entriesOf(after), w.options.URL)
+			now := entriesOf(after)
+			what := differences(entriesOf(before), now, w.options.URL)
 			if len(what) > 0 && (w.options.Own == nil || !w.options.Own(after)) {
 				w.report(ctx, c, changeEdited, after, what)
 			}
-			w.options.Metrics.registered.WithLabelValues(string(c)).Set(float64(len(entriesOf(after))))
+			show(len(now))
 		},
 		DeleteFunc: func(object any) {
 			w.report(ctx, c, changeDeleted, object, nil)
-			w.options.Metrics.registered.WithLabelValues(string(c)).Set(0)
+			show(0)
 		},
 	})
 	return err
@@ -170,7 +170,7 @@ func (w *Watcher) report(ctx context.Context, c Kind, what change, object any, d
 		return
 	}
 	w.options.Metrics.changes.WithLabelValues(string(c), string(what)).Inc()
-	name := c.name() + " " + w.options.Name
+	name := kinds[c].name + " " + w.options.Name
 	log := logr.FromContextOrDiscard(ctx)
 	switch what {
 	case changeCreated:
@@ -182,14 +182,6 @@ func (w *Watcher) report(ctx context.Context, c Kind, what change, object any, d
 		w.Recorder.Eventf(w.options.Lease, corev1.EventTypeWarning, reasonEdited, "%s was edited by %s: %s", name, writer, text)
 	case changeDeleted:
 		log.Info("webhooks were deleted", "object", name)
-		w.Recorder.Eventf(w.options.Lease, corev1.EventTypeWarning, reasonDeleted, "%s was deleted: %s", name, c.impact())
+		w.Recorder.Eventf(w.options.Lease, corev1.EventTypeWarning, reasonDeleted, "%s was deleted: %s", name, kinds[c].impact)
 	}
-}
-
-// impact returns the effect of a missing configuration.
-func (k Kind) impact() string {
-	if k == Validating {
-		return "nothing is refused by policies, and nothing is foretold"
-	}
-	return "nothing is given to pods, claims and nodes when they are created"
 }

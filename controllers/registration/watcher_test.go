@@ -247,7 +247,7 @@ func TestOneConfigurationDoesNotWaitForTheOther(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []Kind{Validating, Mutating} {
 		client := fake.NewClientset()
-		client.PrependReactor("list", strings.ToLower(kind.name())+"s", func(clienttesting.Action) (bool, runtime.Object, error) {
+		client.PrependReactor("list", strings.ToLower(kinds[kind].name)+"s", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, errors.New("not now")
 		})
 		metrics := NewWatchMetrics(prometheus.NewPedanticRegistry())
