@@ -16,16 +16,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-const (
-	// readAttempts is how often a pair is read before it counts as invalid. The kubelet swaps
-	// a directory, so the first read can return a certificate and the key of the next one;
-	// the second read then returns the next pair.
-	readAttempts = 2
-	// filesDelay is how long the CA of another issuer must be in the webhook configurations
-	// before its certificate is used: API servers learn of it through a watch, and kubelets
-	// update files of other replicas within minutes anyway.
-	filesDelay = 30 * time.Second
-)
+// filesDelay is how long the CA of another issuer must be in the webhook configurations
+// before its certificate is used: API servers learn of it through a watch, and kubelets
+// update files of other replicas within minutes anyway.
+const filesDelay = 30 * time.Second
 
 var (
 	errUntrusted  = errors.New("certificate cannot be verified yet by the caBundle of a webhook that verifies the one in use, which stays")
@@ -52,7 +46,9 @@ type files struct {
 // stays ready after that: other replicas have the same files.
 func (f *files) refresh(ctx context.Context, now time.Time) (time.Time, error) {
 	p, why, err := f.load(now)
-	for attempt := 1; err != nil && attempt < readAttempts; attempt++ {
+	if err != nil {
+		// The kubelet swaps a directory, so the first read can return a certificate and the key of
+		// the next one; the second read then returns the next pair.
 		p, why, err = f.load(now)
 	}
 	if err != nil {
@@ -64,7 +60,7 @@ func (f *files) refresh(ctx context.Context, now time.Time) (time.Time, error) {
 		return until, err
 	}
 	if f.use.adopt(ctx, p) {
-		f.Metrics.renewed(kindServing)
+		f.Metrics.renewals.WithLabelValues(kindServing).Inc()
 	}
 	if !f.use.trusted.Load() {
 		if err := f.verify(ctx, p, now); err != nil {

@@ -80,14 +80,6 @@ func (m *Metrics) valid(kind string, certificate *x509.Certificate) {
 	m.lifetime.WithLabelValues(kind).Set(certificate.NotAfter.Sub(certificate.NotBefore).Seconds())
 }
 
-func (m *Metrics) renewed(kind string) {
-	m.renewals.WithLabelValues(kind).Inc()
-}
-
-func (m *Metrics) failed(r string) {
-	m.errors.WithLabelValues(r).Inc()
-}
-
 // reporter counts each occurrence of a problem but logs it only when it is new or
 // different, so that a lasting fault does not fill the log. It is not goroutine-safe.
 type reporter struct {
@@ -108,7 +100,7 @@ func (r *reporter) check(ctx context.Context, why, object string, err error) err
 	case err == nil || errors.Is(ctx.Err(), context.Canceled):
 		// Requests that shutdown cancels are no problem.
 	default:
-		r.metrics.failed(why)
+		r.metrics.errors.WithLabelValues(why).Inc()
 		if last != err.Error() {
 			r.logged[problem] = err.Error()
 			log.FromContext(ctx).Error(err, "certificates need attention", "reason", why, "object", object)

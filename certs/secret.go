@@ -258,7 +258,7 @@ func (c *ownCA) step(ctx context.Context, a step, secret *corev1.Secret, s *stat
 	}
 	log.FromContext(ctx).Info("changed certificates", "step", string(a), "secret", c.SecretName)
 	for _, kind := range issued {
-		c.Metrics.renewed(kind)
+		c.Metrics.renewals.WithLabelValues(kind).Inc()
 	}
 	return nil
 }
@@ -334,7 +334,7 @@ func (c *ownCA) watch(ctx context.Context, wake func()) (func(), error) {
 			DeleteFunc: func(any) { wake() },
 		})
 		err = errors.Join(err, informer.Informer().SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
-			c.Metrics.failed(reasonWatch)
+			c.Metrics.errors.WithLabelValues(reasonWatch).Inc()
 			cache.DefaultWatchErrorHandler(ctx, r, err)
 		}))
 		if err != nil {

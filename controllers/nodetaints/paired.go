@@ -148,9 +148,7 @@ const separator = ":"
 // change is the write of one taint.
 type change struct {
 	operation string
-	// index is the position of the changed or removed taint in spec.taints.
-	index int
-	taint corev1.Taint
+	taint     corev1.Taint
 }
 
 // planFor returns the changes of taints that a node needs, and the JSON patch for them,
@@ -161,7 +159,7 @@ func planFor(policies *policyset.Set, window bool, node *corev1.Node) (changes [
 		windows = policies.Evictions
 	}
 	recorded, next := recordedTaints(node), map[string]string{}
-	var added []change
+	var added []corev1.Taint
 	for _, t := range node.Spec.Taints {
 		// The node lifecycle controller also sets its taints with effect NoSchedule, and would
 		// remove them from a ready node.
@@ -172,11 +170,12 @@ func planFor(policies *policyset.Set, window bool, node *corev1.Node) (changes [
 		at := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&paired) })
 		switch {
 		case at < 0:
-			added = append(added, change{operationAdd, at, paired})
+			added = append(added, paired)
 		case !lists(recorded, &node.Spec.Taints[at]):
 			continue // The taint of another writer has the same effect.
 		case node.Spec.Taints[at].Value != t.Value:
-			changes = append(changes, change{operationChange, at, paired})
+			changes = append(changes, change{operationChange, paired})
+			patch.add("replace", "/spec/taints/"+strconv.Itoa(at), paired)
 		}
 		next[t.Key] = t.Value
 	}
@@ -185,38 +184,32 @@ func planFor(policies *policyset.Set, window bool, node *corev1.Node) (changes [
 	for i, t := range slices.Backward(node.Spec.Taints) {
 		_, needed := next[t.Key]
 		if !needed && t.Effect == corev1.TaintEffectNoSchedule && lists(recorded, &t) && !isRegistered(policies.Taints, node, &t) {
-			changes = append(changes, change{operationRemove, i, t})
+			changes = append(changes, change{operationRemove, t})
+			patch.add("remove", "/spec/taints/"+strconv.Itoa(i), nil)
 		}
 	}
-	slices.SortFunc(added, func(a, b change) int { return cmp.Compare(a.taint.Key, b.taint.Key) })
-	changes = append(changes, added...)
-	return changes, patchFor(node, changes, next)
+	slices.SortFunc(added, func(a, b corev1.Taint) int { return cmp.Compare(a.Key, b.Key) })
+	for _, t := range added {
+		changes = append(changes, change{operationAdd, t})
+		patch.add("add", "/spec/taints/-", t)
+	}
+	return changes, withRecord(node, patch, next)
 }
 
-// patchFor returns the JSON patch for changes, and for the annotation of paired taints,
+// withRecord returns the patch for writes of taints, and for the annotation of paired taints,
 // given as values by key. It applies only to the node as it was read: it tests the
-// resourceVersion.
-func patchFor(node *corev1.Node, changes []change, values map[string]string) (patch jsonPatch) {
+// resourceVersion. It is nil if the node needs none.
+func withRecord(node *corev1.Node, writes jsonPatch, values map[string]string) (patch jsonPatch) {
 	record := ""
 	if len(values) > 0 {
 		record = string(node.UID) + separator + v1alpha1.FormatTwins(values)
 	}
 	before, exists := node.Annotations[v1alpha1.AnnotationTwins]
-	if len(changes) == 0 && record == before {
+	if len(writes) == 0 && record == before {
 		return nil
 	}
 	patch.add("test", "/metadata/resourceVersion", node.ResourceVersion)
-	for _, change := range changes {
-		path := "/spec/taints/" + strconv.Itoa(change.index)
-		switch change.operation {
-		case operationChange:
-			patch.add("replace", path, change.taint)
-		case operationRemove:
-			patch.add("remove", path, nil)
-		default:
-			patch.add("add", "/spec/taints/-", change.taint)
-		}
-	}
+	patch = append(patch, writes...)
 	path := "/metadata/annotations/" + strings.ReplaceAll(v1alpha1.AnnotationTwins, "/", "~1")
 	switch {
 	case record == "" && exists:

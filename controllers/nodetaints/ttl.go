@@ -92,9 +92,9 @@ func (k ttlKey) describe() string { return sourceKinds[k.source].Kind + "/" + k.
 // metadata and taints, and ResourceSlicePatches.
 func NewTTL(base controller.Base, options TTLOptions) *TTLController {
 	c := &TTLController{TTLOptions: options}
-	watches := map[client.Object]toolscache.ResourceEventHandler{&corev1.Node{}: controller.OnEvent(c.addNode)}
+	watches := map[client.Object]toolscache.ResourceEventHandler{&corev1.Node{}: controller.OnEvent(c.add(sourceNode))}
 	if options.Patches != nil {
-		watches[&v1alpha1.ResourceSlicePatch{}] = controller.OnEvent(c.addPatch)
+		watches[&v1alpha1.ResourceSlicePatch{}] = controller.OnEvent(c.add(sourcePatch))
 	}
 	c.Controller = controller.New(base, controller.Options[ttlKey]{
 		Name: "tollgate-ttl", Workers: 2, Describe: ttlKey.describe, Started: c.addRules, Watches: watches,
@@ -106,9 +106,10 @@ func NewTTL(base controller.Base, options TTLOptions) *TTLController {
 // RuleChanged queues a rule that was created or changed. It does not block.
 func (c *TTLController) RuleChanged(name string) { c.Add(ttlKey{sourceRule, name}) }
 
-func (c *TTLController) addNode(node client.Object) { c.Add(ttlKey{sourceNode, node.GetName()}) }
-
-func (c *TTLController) addPatch(patch client.Object) { c.Add(ttlKey{sourcePatch, patch.GetName()}) }
+// add returns a function that queues an object of a source.
+func (c *TTLController) add(source string) func(client.Object) {
+	return func(object client.Object) { c.Add(ttlKey{source, object.GetName()}) }
+}
 
 func (c *TTLController) addRules() {
 	if c.Rules == nil {
@@ -123,9 +124,9 @@ func (c *TTLController) addRules() {
 func (c *TTLController) policiesChanged(ctx context.Context) {
 	c.addRules()
 	if c.Patches != nil {
-		addAll(ctx, c.Cache, &v1alpha1.ResourceSlicePatchList{}, c.addPatch)
+		addAll(ctx, c.Cache, &v1alpha1.ResourceSlicePatchList{}, c.add(sourcePatch))
 	}
-	addAll(ctx, c.Cache, &corev1.NodeList{}, c.addNode)
+	addAll(ctx, c.Cache, &corev1.NodeList{}, c.add(sourceNode))
 }
 
 // reconcile removes the expired taints of one node, rule or patch.
