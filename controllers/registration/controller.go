@@ -297,7 +297,14 @@ func (c *Controller) write(ctx context.Context, object client.Object, reasons Re
 	kind, have := webhooksOf(object)
 	wanted := c.options.Deriver.Derive(kind, reasons, []byte(object.GetAnnotations()[certs.AnnotationBundle]))
 	if !ready {
-		wanted = repaired(have, wanted)
+		// The webhooks that are there, as they should be.
+		repaired := slices.Clone(have)
+		for i := range repaired {
+			if k := slices.IndexFunc(wanted, func(w Webhook) bool { return w.Name == repaired[i].Name }); k >= 0 {
+				repaired[i] = wanted[k]
+			}
+		}
+		wanted = repaired
 	}
 	if equality.Semantic.DeepEqual(have, wanted) && (!ready || object.GetAnnotations()[AnnotationReasons] == reasons.String()) {
 		return nil
@@ -326,17 +333,6 @@ func (c *Controller) write(ctx context.Context, object client.Object, reasons Re
 	c.options.Metrics.writes.WithLabelValues(string(kind)).Inc()
 	logr.FromContextOrDiscard(ctx).Info("registered webhooks", "configuration", string(kind), "for", strings.ReplaceAll(reasons.String(), ",", " "))
 	return nil
-}
-
-// repaired returns the webhooks that are there as they should be.
-func repaired(have, wanted []Webhook) []Webhook {
-	out := slices.Clone(have)
-	for i := range out {
-		if k := slices.IndexFunc(wanted, func(w Webhook) bool { return w.Name == out[i].Name }); k >= 0 {
-			out[i] = wanted[k]
-		}
-	}
-	return out
 }
 
 // ready returns an error while no replica answers reviews.

@@ -85,12 +85,13 @@ type part struct {
 	name string
 	// of is the name of the entry in the manifest, without its suffix; empty for validate or mutate.
 	of string
-	// resources and operations are those that it takes of the rules; nil for all of them.
-	resources  []string
+	// resources, separated by spaces, and operations are those that it takes of the rules; empty
+	// for all of them.
+	resources  string
 	operations []admissionregistrationv1.OperationType
-	// conditions are the names of the conditions that are about these, in any entry of the
-	// manifests or added.
-	conditions []string
+	// conditions are the names, separated by spaces, of the conditions that are about these, in
+	// any entry of the manifests or added.
+	conditions string
 	// with are reasons and settings of which the entry needs one; zero for none. without are those
 	// for which there is no such entry.
 	with, without Reasons
@@ -112,90 +113,90 @@ const (
 var (
 	create = []admissionregistrationv1.OperationType{admissionregistrationv1.Create}
 	update = []admissionregistrationv1.OperationType{admissionregistrationv1.Update}
+)
 
-	// workloads are the resources with a template of pods that users write.
-	workloads = []string{
-		"replicationcontrollers", "podtemplates", "deployments", "replicasets", "statefulsets", "daemonsets", "jobs", "cronjobs",
-	}
+const (
+	// workloads are the resources with a template of pods that users write, and spreading those
+	// of them whose pods a scheduler spreads.
+	workloads = spreading + " daemonsets"
+	spreading = "replicationcontrollers podtemplates deployments replicasets statefulsets jobs cronjobs"
 	// ownKinds are the resources of tollgate.dev.
-	ownKinds = []string{
-		"tolerationpolicies", "placementpolicies", "taintpolicies", "gatepolicies", "evictionpolicies", "evictionapprovals", "resourceslicepatches",
-	}
+	ownKinds = "tolerationpolicies placementpolicies taintpolicies gatepolicies evictionpolicies evictionapprovals resourceslicepatches"
 )
 
 // parts are the entries of both configurations. The API server compares each request with all of
 // them, so what the same conditions may be about is one entry.
 var parts = map[Kind][]part{Validating: {
-	{name: "pods", resources: []string{"pods"}, operations: create, conditions: []string{notPlain}, without: Pods},
+	{name: "pods", resources: "pods", operations: create, conditions: notPlain, without: Pods},
 	// A pod without what a PlacementPolicy gives is refused, whatever it has.
-	{name: "pods", resources: []string{"pods"}, operations: create, with: Pods},
+	{name: "pods", resources: "pods", operations: create, with: Pods},
 	// Kubelets write the status of their pods all the time: this is the one condition then.
 	{
-		name: "pod-updates", resources: []string{"pods", "pods/status"}, operations: update,
-		conditions: []string{"pods-change-what-is-judged"},
+		name: "pod-updates", resources: "pods pods/status", operations: update,
+		conditions: "pods-change-what-is-judged",
 	},
 	{
-		name: "bindings", resources: []string{"pods/binding", "bindings"}, conditions: []string{"not-the-scheduler"},
+		name: "bindings", resources: "pods/binding bindings", conditions: "not-the-scheduler",
 		// In mode Window a binding could list windows that Tollgate did not give.
 		with: Tolerations | inWindow,
 	},
 	{
-		name: "templates", resources: append([]string{"controllerrevisions"}, workloads...),
-		conditions: []string{"templates-change-what-is-judged"}, with: Tolerations,
+		name: "templates", resources: "controllerrevisions " + workloads,
+		conditions: "templates-change-what-is-judged", with: Tolerations,
 	},
 	{
-		name: "jobs", resources: []string{"jobs"}, operations: update,
-		conditions: []string{"templates-change-what-is-judged"}, with: Gates, without: Tolerations,
+		name: "jobs", resources: "jobs", operations: update,
+		conditions: "templates-change-what-is-judged", with: Gates, without: Tolerations,
 	},
 	// These are only warned about. Where templates are judged, those are too.
 	{
 		name: "template-warnings", of: "spread", resources: workloads,
-		conditions: []string{"templates-change-what-is-judged", warned}, without: Tolerations,
+		conditions: "templates-change-what-is-judged " + warned, without: Tolerations,
 	},
 	{
-		name: "namespaces", resources: []string{"namespaces", "namespaces/status", "namespaces/finalize"},
-		conditions: []string{"namespaces-change-labels"}, with: NamespaceLabels,
+		name: "namespaces", resources: "namespaces namespaces/status namespaces/finalize",
+		conditions: "namespaces-change-labels", with: NamespaceLabels,
 	},
 	{
-		name: "nodes", resources: []string{"nodes", "nodes/status"}, operations: update,
-		conditions: []string{"not-the-node-controllers", "nodes-change-taints"},
+		name: "nodes", resources: "nodes nodes/status", operations: update,
+		conditions: "not-the-node-controllers nodes-change-taints",
 	},
-	{name: "policies", resources: ownKinds, conditions: []string{"patches-are-deleted-with-taints"}},
+	{name: "policies", resources: ownKinds, conditions: "patches-are-deleted-with-taints"},
 	{
-		name: "device-taints", resources: []string{"devicetaintrules", "resourceslices"},
-		conditions: []string{"rules-change-their-spec", "slices-change-taints-by-others-than-drivers"}, with: deviceTaints,
-	},
-	{
-		name: "claims", resources: []string{"resourceclaims", "resourceclaimtemplates"},
-		conditions: []string{"claims-are-new-or-change-their-window", "claims-have-tolerations"},
+		name: "device-taints", resources: "devicetaintrules resourceslices",
+		conditions: "rules-change-their-spec slices-change-taints-by-others-than-drivers", with: deviceTaints,
 	},
 	{
-		name: "reservations", resources: []string{"resourceclaims/status"},
-		conditions: []string{"allocated-claims-gain-consumers"}, with: deviceTaints,
+		name: "claims", resources: "resourceclaims resourceclaimtemplates",
+		conditions: "claims-are-new-or-change-their-window claims-have-tolerations",
+	},
+	{
+		name: "reservations", resources: "resourceclaims/status",
+		conditions: "allocated-claims-gain-consumers", with: deviceTaints,
 	},
 	{name: "node-registration", of: "node-registration"},
 	// Which nodes a constraint counts depends on taints, not on policies.
 	{
-		name: "spread", of: "spread", resources: slices.DeleteFunc(slices.Clone(workloads), func(r string) bool { return r == "daemonsets" }),
-		conditions: []string{"not-made-by-a-controller", "templates-change-how-they-spread"},
+		name: "spread", of: "spread", resources: spreading,
+		conditions: "not-made-by-a-controller templates-change-how-they-spread",
 	},
 	{
-		name: "daemonsets", of: "spread", resources: []string{"daemonsets"},
-		conditions: []string{"not-made-by-a-controller", "templates-change-how-they-spread"}, with: Pods,
+		name: "daemonsets", of: "spread", resources: "daemonsets",
+		conditions: "not-made-by-a-controller templates-change-how-they-spread", with: Pods,
 	},
-	{name: "device-drivers", of: "device-drivers", conditions: []string{"by-drivers", "slices-change-taints"}, with: deviceTaints},
+	{name: "device-drivers", of: "device-drivers", conditions: "by-drivers slices-change-taints", with: deviceTaints},
 }, Mutating: {
-	{name: "mutate-pods", resources: []string{"pods"}, conditions: []string{"not-mirrors"}, with: Pods | PodWindows},
+	{name: "mutate-pods", resources: "pods", conditions: "not-mirrors", with: Pods | PodWindows},
 	{
-		name: "mutate-claims", resources: []string{"resourceclaims", "resourceclaimtemplates"},
-		conditions: []string{"claims-request-devices"}, with: Claims | ClaimWindows,
+		name: "mutate-claims", resources: "resourceclaims resourceclaimtemplates",
+		conditions: "claims-request-devices", with: Claims | ClaimWindows,
 	},
-	{name: "mutate-nodes", resources: []string{"nodes"}, conditions: []string{"taints-are-written"}, with: timestamps},
+	{name: "mutate-nodes", resources: "nodes", conditions: "taints-are-written", with: timestamps},
 	// New nodes get the taints that policies register, with or without a time.
-	{name: "mutate-nodes", resources: []string{"nodes"}, operations: create, without: timestamps},
+	{name: "mutate-nodes", resources: "nodes", operations: create, without: timestamps},
 	{
-		name: "mutate-device-taints", resources: []string{"devicetaintrules", "resourceslices"},
-		conditions: []string{"rules-change-their-effect-and-not-its-time", "slices-with-taints-change-them"}, with: deviceTaints,
+		name: "mutate-device-taints", resources: "devicetaintrules resourceslices",
+		conditions: "rules-change-their-effect-and-not-its-time slices-with-taints-change-them", with: deviceTaints,
 	},
 }}
 
@@ -221,8 +222,13 @@ func (d *Deriver) Derive(kind Kind, reasons Reasons, caBundle []byte) []Webhook 
 		from := d.entries[cmp.Or(p.of, most)+suffix]
 		w := *from.DeepCopy()
 		w.Name, w.Rules, w.MatchConditions = p.name+suffix, p.rules(w.Rules), d.condition(p, reasons)
-		w.ClientConfig, w.NamespaceSelector = d.client(w.ClientConfig, caBundle), d.namespaces(w.Rules, w.NamespaceSelector)
-		w.ObjectSelector = &metav1.LabelSelector{}
+		w.NamespaceSelector, w.ObjectSelector = d.namespaces(w.Rules, w.NamespaceSelector), &metav1.LabelSelector{}
+		service := w.ClientConfig.Service
+		service.Namespace, service.Name, service.Port = d.settings.Namespace, d.settings.Service, new(int32(443))
+		w.ClientConfig.CABundle = caBundle
+		if d.settings.URL != "" {
+			w.ClientConfig.URL, w.ClientConfig.Service = new(d.settings.URL+*service.Path), nil
+		}
 		if *w.FailurePolicy == admissionregistrationv1.Fail {
 			*w.FailurePolicy = cmp.Or(d.settings.FailurePolicy, *w.FailurePolicy)
 		}
@@ -234,9 +240,10 @@ func (d *Deriver) Derive(kind Kind, reasons Reasons, caBundle []byte) []Webhook 
 // rules returns the part of rules that an entry has.
 func (p *part) rules(all []admissionregistrationv1.RuleWithOperations) []admissionregistrationv1.RuleWithOperations {
 	var out []admissionregistrationv1.RuleWithOperations
+	resources := strings.Fields(p.resources)
 	for _, r := range all {
-		if p.resources != nil {
-			r.Resources = slices.DeleteFunc(r.Resources, func(name string) bool { return !slices.Contains(p.resources, name) })
+		if len(resources) > 0 {
+			r.Resources = slices.DeleteFunc(r.Resources, func(name string) bool { return !slices.Contains(resources, name) })
 		}
 		if p.operations != nil {
 			r.Operations = slices.DeleteFunc(r.Operations, func(o admissionregistrationv1.OperationType) bool { return !slices.Contains(p.operations, o) })
@@ -251,8 +258,9 @@ func (p *part) rules(all []admissionregistrationv1.RuleWithOperations) []admissi
 // condition returns the conditions of an entry as one, which ends at its first false part: the
 // API server evaluates all conditions, whatever the first of them says.
 func (d *Deriver) condition(p *part, reasons Reasons) []admissionregistrationv1.MatchCondition {
-	texts := make([]string, len(p.conditions))
-	for i, name := range p.conditions {
+	names := strings.Fields(p.conditions)
+	texts := make([]string, len(names))
+	for i, name := range names {
 		switch name {
 		case notPlain:
 			texts[i] = d.plainPod(reasons)
@@ -266,7 +274,7 @@ func (d *Deriver) condition(p *part, reasons Reasons) []admissionregistrationv1.
 	case 0:
 		return nil
 	case 1:
-		return []admissionregistrationv1.MatchCondition{{Name: p.conditions[0], Expression: texts[0]}}
+		return []admissionregistrationv1.MatchCondition{{Name: names[0], Expression: texts[0]}}
 	}
 	return []admissionregistrationv1.MatchCondition{{Name: p.name, Expression: "(" + strings.Join(texts, ") && (") + ")"}}
 }
@@ -312,17 +320,6 @@ func (d *Deriver) plainPod(reasons Reasons) string {
 	return strings.Join(append(texts, `has(object.spec.topologySpreadConstraints) && object.spec.topologySpreadConstraints.exists(c,
 c.whenUnsatisfiable == 'DoNotSchedule' && c.?nodeTaintsPolicy.orValue('Ignore') == 'Ignore') &&
 !object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false))`), " ||\n")
-}
-
-// client returns how the API server calls an entry.
-func (d *Deriver) client(of admissionregistrationv1.WebhookClientConfig, caBundle []byte) admissionregistrationv1.WebhookClientConfig {
-	of.CABundle = caBundle
-	if d.settings.URL != "" {
-		of.URL, of.Service = new(d.settings.URL+*of.Service.Path), nil
-		return of
-	}
-	of.Service.Namespace, of.Service.Name, of.Service.Port = d.settings.Namespace, d.settings.Service, new(int32(443))
-	return of
 }
 
 // namespaces returns the selector of an entry with rules: the namespaces outside are kube-system,
