@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -110,10 +108,8 @@ func (c *Controller) writeReports(ctx context.Context, policies []audited, found
 	for _, p := range policies {
 		objects[p.name] = p.object
 	}
-	namespaces := slices.AppendSeq(slices.Collect(maps.Keys(found)), maps.Keys(c.written))
-	slices.Sort(namespaces)
 	var errs []error
-	for _, namespace := range slices.Compact(namespaces) {
+	for _, namespace := range sets.List(sets.KeySet(found).Union(sets.KeySet(c.written))) {
 		if _, ok := c.lastWrites[namespace]; ok || !c.Leads() {
 			continue
 		}

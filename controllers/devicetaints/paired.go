@@ -67,15 +67,22 @@ func pairedName(rule string) string {
 	if len(rule)+len(suffix) <= validation.DNS1123SubdomainMaxLength {
 		return rule + suffix
 	}
-	// A truncated name must not end with '.' or '-' before the hash.
+	return HashedName(rule, hashBytes, rule) + suffix
+}
+
+// HashedName returns a name that is cut if it is long, and ends with some bytes of a hash of
+// parts, none of which contains a zero byte.
+func HashedName(name string, bytes int, parts ...string) string {
 	const kept = 200
-	return strings.TrimRight(rule[:kept], ".-") + "-" + hash(rule) + suffix
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	// A truncated name must not end with '.' or '-' before the hash.
+	return strings.TrimRight(name[:min(kept, len(name))], ".-") + "-" + hex.EncodeToString(sum[:bytes])
 }
 
 // pairedRuleForPublished returns the rule for a taint that a driver publishes.
 func pairedRuleForPublished(p *tracker.Published) pairedRule {
 	selector, _ := device.SelectorOf(&resourcev1.DeviceTaintSelector{Driver: &p.Device.Driver, Pool: &p.Device.Pool, Device: &p.Device.Name})
-	name := prefix + hash(p.Device.Driver, p.Device.Pool, p.Device.Name, p.Taint.Key, p.Taint.Value)
+	name := HashedName(prefix, hashBytes, p.Device.Driver, p.Device.Pool, p.Device.Name, p.Taint.Key, p.Taint.Value)
 	return pairedRule{
 		name:  name,
 		label: ofDevice,
@@ -86,12 +93,6 @@ func pairedRuleForPublished(p *tracker.Published) pairedRule {
 		taint:    placement.PairOf(&p.Taint),
 		about:    referenceTo(name, ""),
 	}
-}
-
-// hash returns a short hash of parts, none of which contains a zero byte.
-func hash(parts ...string) string {
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	return hex.EncodeToString(sum[:hashBytes])
 }
 
 // matches reports whether a rule has the desired selector and taint.

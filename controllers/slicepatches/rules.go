@@ -2,13 +2,10 @@ package slicepatches
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -28,12 +25,9 @@ import (
 )
 
 const (
-	kindRule  = "DeviceTaintRule"
 	kindPatch = "ResourceSlicePatch"
 	// hashBytes is the number of bytes of a hash in a name.
 	hashBytes = 8
-	// maxNamePrefix caps the part of the patch name in the names of its rules.
-	maxNamePrefix = 200
 	// maxRules caps the rules of a patch, and maxTotalRules those of all patches, because
 	// every scheduler watches each of them.
 	maxRules      = 1000
@@ -101,16 +95,14 @@ func rulesOf(patch *v1alpha1.ResourceSlicePatch, taints []resourcev1.DeviceTaint
 // taint: the rule is updated when they change.
 func ruleName(patch string, s *resourcev1.DeviceTaintSelector, kind [2]string, index int) string {
 	// No driver, pool or device can have the name "*".
-	parts := []string{patch, ptr.Deref(s.Driver, "*"), ptr.Deref(s.Pool, "*"), ptr.Deref(s.Device, "*"), kind[0], kind[1], strconv.Itoa(index)}
-	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
-	// A truncated name must not end with '.' or '-' before the hash.
-	return strings.TrimRight(patch[:min(maxNamePrefix, len(patch))], ".-") + "-" + hex.EncodeToString(sum[:hashBytes])
+	return devicetaints.HashedName(patch, hashBytes,
+		patch, ptr.Deref(s.Driver, "*"), ptr.Deref(s.Pool, "*"), ptr.Deref(s.Device, "*"), kind[0], kind[1], strconv.Itoa(index))
 }
 
 // object returns the rule in an API version.
 func (r *rule) object(version string) *resourcev1.DeviceTaintRule {
 	object := &resourcev1.DeviceTaintRule{
-		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: kindRule},
+		TypeMeta: metav1.TypeMeta{APIVersion: version, Kind: devicetaints.KindRule},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: r.name, Labels: map[string]string{v1alpha1.LabelPatch: string(r.patch.UID)},
 			OwnerReferences: []metav1.OwnerReference{{
@@ -259,12 +251,11 @@ func (w *ruleWriter) writeAll(ctx context.Context, names []string, wanted map[st
 // may be old.
 func (w *ruleWriter) ensure(ctx context.Context, wanted *rule) error {
 	if !w.confirmed {
-		live := &v1alpha1.ResourceSlicePatch{}
-		err := w.Live.Get(ctx, types.NamespacedName{Name: w.patch.Name}, live)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read ResourceSlicePatch %s: %w", w.patch.Name, err)
+		live, err := w.readLive(ctx, w.patch.Name)
+		if err != nil {
+			return err
 		}
-		if err != nil || versionOf(live) != versionOf(w.patch) {
+		if versionOf(live) != versionOf(w.patch) {
 			return errStale
 		}
 		w.confirmed = true
@@ -329,6 +320,16 @@ func (w *ruleWriter) fail(name, reason, format string, args ...any) {
 	w.shortfalls.add(reason, "%s", why.message)
 }
 
+// readLive reads a patch from the API server. It returns a patch without a UID if there is
+// none.
+func (c *Controller) readLive(ctx context.Context, name string) (*v1alpha1.ResourceSlicePatch, error) {
+	patch := &v1alpha1.ResourceSlicePatch{}
+	if err := c.Live.Get(ctx, types.NamespacedName{Name: name}, patch); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read ResourceSlicePatch %s: %w", name, err)
+	}
+	return patch, nil
+}
+
 // removeRules deletes the rules of a deleted patch. Where a TaintPolicy governs the key,
 // the garbage collector may not delete them.
 func (c *Controller) removeRules(ctx context.Context, name string) (time.Duration, error) {
@@ -340,13 +341,12 @@ func (c *Controller) removeRules(ctx context.Context, name string) (time.Duratio
 		return 0, nil
 	}
 	// The cache may lag behind.
-	patch := &v1alpha1.ResourceSlicePatch{}
-	err := c.Live.Get(ctx, types.NamespacedName{Name: name}, patch)
-	if err == nil {
-		return syncPause, nil
+	patch, err := c.readLive(ctx, name)
+	if err != nil {
+		return 0, err
 	}
-	if !apierrors.IsNotFound(err) {
-		return 0, fmt.Errorf("read ResourceSlicePatch %s: %w", name, err)
+	if patch.UID != "" {
+		return syncPause, nil
 	}
 	patch.Name = name
 	w := &ruleWriter{Controller: c, patch: patch, m: &patchState{failed: map[string]failedRule{}}, left: writesAtOnce}

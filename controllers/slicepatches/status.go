@@ -78,10 +78,25 @@ func statusOf(patch *v1alpha1.ResourceSlicePatch, report *sliceview.Report, time
 		Taints:             times,
 		Conditions:         withOwnReady(&patch.Status).Conditions,
 	}
-	meta.SetStatusCondition(&status.Conditions, ready(patch, report.Matched, missing, now))
 	for _, id := range report.FirstMatched[:min(maxNamed, len(report.FirstMatched))] {
 		status.Matched = append(status.Matched, deviceString(id))
 	}
+	ready := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: ReasonInForce,
+		Message: devices(report.Matched, " is selected.", " are selected."), ObservedGeneration: patch.Generation,
+		LastTransitionTime: metav1.NewTime(now),
+	}
+	if report.Matched == 0 {
+		ready.Message = "No device is selected."
+	}
+	if len(missing) > 0 {
+		messages := make([]string, 0, len(missing))
+		for _, shortfall := range missing {
+			messages = append(messages, shortfall.message)
+		}
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, missing[0].reason, policy.Short(strings.Join(messages, "; "), maxMessage)
+	}
+	meta.SetStatusCondition(&status.Conditions, ready)
 	return status
 }
 
@@ -97,27 +112,6 @@ func problems(list []sliceview.Problem) []v1alpha1.DevicePatchProblem {
 		texts = append(texts, v1alpha1.DevicePatchProblem{Device: deviceString(p.Device), Message: policy.Short(p.Message, maxMessage)})
 	}
 	return texts
-}
-
-// ready returns the condition Ready, as it is from now on.
-func ready(patch *v1alpha1.ResourceSlicePatch, matched int, missing shortfalls, now time.Time) metav1.Condition {
-	c := metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: ReasonInForce,
-		Message: devices(matched, " is selected.", " are selected."), ObservedGeneration: patch.Generation,
-		LastTransitionTime: metav1.NewTime(now),
-	}
-	if matched == 0 {
-		c.Message = "No device is selected."
-	}
-	if len(missing) == 0 {
-		return c
-	}
-	messages := make([]string, 0, len(missing))
-	for _, shortfall := range missing {
-		messages = append(messages, shortfall.message)
-	}
-	c.Status, c.Reason, c.Message = metav1.ConditionFalse, missing[0].reason, policy.Short(strings.Join(messages, "; "), maxMessage)
-	return c
 }
 
 // reportShortfalls returns the shortfalls of the report of a patch.

@@ -111,7 +111,7 @@ func heldByPolicy(list []evictor.Held) map[types.UID]*heldPods {
 }
 
 // updateStatus sets the held pods in a status, nil for none, and reports whether the
-// status changed.
+// status changed. The condition Held has the reason of the most important hold.
 func updateStatus(policy *v1alpha1.EvictionPolicy, h *heldPods, now metav1.Time) bool {
 	if h == nil {
 		h = &heldPods{}
@@ -130,31 +130,23 @@ func updateStatus(policy *v1alpha1.EvictionPolicy, h *heldPods, now metav1.Time)
 	})
 	policy.Status.Holding = slices.Clip(holding[:min(len(holding), maxHolding)])
 	if h.pods > 0 || meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionHeld) != nil {
-		condition := h.condition()
-		condition.ObservedGeneration, condition.LastTransitionTime = policy.Generation, now
+		condition := metav1.Condition{
+			Type: v1alpha1.ConditionHeld, Status: metav1.ConditionFalse, Reason: "NothingHeld", Message: "No pod is held by this policy.",
+			ObservedGeneration: policy.Generation, LastTransitionTime: now,
+		}
+		var parts []string
+		for _, hold := range holds {
+			if n := h.byReason[hold.reason]; n > 0 {
+				if len(parts) == 0 {
+					condition.Status, condition.Reason = metav1.ConditionTrue, hold.conditionReason
+				}
+				parts = append(parts, fmt.Sprintf(hold.text, n))
+				condition.Message = strings.Join(parts, " ")
+			}
+		}
 		meta.SetStatusCondition(&policy.Status.Conditions, condition)
 	}
 	return !equality.Semantic.DeepEqual(before, &policy.Status)
-}
-
-// condition returns the condition Held, with the reason of the most important hold.
-func (h *heldPods) condition() metav1.Condition {
-	condition := metav1.Condition{Type: v1alpha1.ConditionHeld, Status: metav1.ConditionTrue}
-	if h.pods == 0 {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, "NothingHeld", "No pod is held by this policy."
-		return condition
-	}
-	var parts []string
-	for _, hold := range holds {
-		if n := h.byReason[hold.reason]; n > 0 {
-			parts = append(parts, fmt.Sprintf(hold.text, n))
-			if condition.Reason == "" {
-				condition.Reason = hold.conditionReason
-			}
-		}
-	}
-	condition.Message = strings.Join(parts, " ")
-	return condition
 }
 
 // hold is a hold that policies set: its condition reason, and its part of the message.

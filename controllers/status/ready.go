@@ -152,30 +152,19 @@ func (c *ReadyController) reconcile(ctx context.Context, k policyKey) (time.Dura
 	stored := object.DeepCopyObject().(client.Object)
 	condition.LastTransitionTime = metav1.NewTime(c.Clock.Now())
 	observed, conditions := kind.Status(object)
-	changed := c.setGuard(object)
-	changed = meta.SetStatusCondition(conditions, condition) || changed
-	if !changed && *observed == state.generation {
+	meta.SetStatusCondition(conditions, condition)
+	*observed = state.generation
+	if p, ok := object.(*v1alpha1.PlacementPolicy); ok {
+		p.Status.Guard, _ = c.guardInForce(p)
+	}
+	if equality.Semantic.DeepEqual(stored, object) {
 		return 0, nil
 	}
-	*observed = state.generation
 	if err := c.WriteStatus(ctx, "status of "+kind.Name, object, controller.ChangesTo(stored)); client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
 	logr.FromContextOrDiscard(ctx).V(1).Info("wrote status", "kind", kind.Name, "policy", k.name, "reason", condition.Reason)
 	return 0, nil
-}
-
-// setGuard writes to the status of a PlacementPolicy the policies in force that its guard
-// stands for, and reports whether they differ from those before.
-func (c *ReadyController) setGuard(object policyset.Object) (changed bool) {
-	p, ok := object.(*v1alpha1.PlacementPolicy)
-	if !ok {
-		return false
-	}
-	guard, _ := c.guardInForce(p)
-	changed = !equality.Semantic.DeepEqual(p.Status.Guard, guard)
-	p.Status.Guard = guard
-	return changed
 }
 
 // guardInForce returns the policies that the guard of a PlacementPolicy stands for, nil for
