@@ -236,13 +236,14 @@ func (c *Controller) register(ctx context.Context, name string, policies *policy
 	for _, object := range []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}} {
 		err := c.Cache.Get(ctx, types.NamespacedName{Name: name}, object)
 		kind, _ := webhooksOf(object)
+		configuration := "The " + string(kind) + " webhook configuration " + name
 		switch {
 		case apierrors.IsNotFound(err):
-			errs = append(errs, problemError("The "+string(kind)+" webhook configuration "+name+" does not exist: Tollgate is not called."))
+			errs = append(errs, problemError(configuration+" does not exist: Tollgate is not called."))
 		case err != nil:
 			return 0, fmt.Errorf("read the %s webhook configuration: %w", kind, err)
 		case object.GetAnnotations()[AnnotationRegistration] != string(configv1alpha1.RegistrationManaged):
-			errs = append(errs, problemError("The "+string(kind)+" webhook configuration "+name+" is not installed for webhook.registration Managed: apply the manifests"+
+			errs = append(errs, problemError(configuration+" is not installed for webhook.registration Managed: apply the manifests"+
 				" that are, which annotate it with "+AnnotationRegistration+"=Managed."))
 		case object.GetAnnotations()[certs.AnnotationBundle] == "":
 			unannotated = problemError("No replica has written a CA bundle yet.")

@@ -19,13 +19,6 @@ import (
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 )
 
-// Reasons of events on the Lease.
-const (
-	reasonCreated = "WebhooksCreated"
-	reasonEdited  = "WebhooksEdited"
-	reasonDeleted = "WebhooksDeleted"
-)
-
 // kinds has the names of the kinds in the API, and the effects of a missing configuration.
 var kinds = map[Kind]struct{ name, impact string }{
 	Validating: {"ValidatingWebhookConfiguration", "nothing is refused by policies, and nothing is foretold"},
@@ -40,6 +33,11 @@ const (
 	changeEdited  change = "edited"
 	changeDeleted change = "deleted"
 )
+
+// eventReasons are the reasons of the events on the Lease.
+var eventReasons = map[change]string{
+	changeCreated: "WebhooksCreated", changeEdited: "WebhooksEdited", changeDeleted: "WebhooksDeleted",
+}
 
 // WatchMetrics shows whether the API server calls Tollgate.
 type WatchMetrics struct {
@@ -61,7 +59,7 @@ func NewWatchMetrics(reg prometheus.Registerer) *WatchMetrics {
 		}, []string{"configuration", "change"}),
 	}
 	for c := range kinds {
-		for _, what := range []change{changeCreated, changeEdited, changeDeleted} {
+		for what := range eventReasons {
 			m.changes.WithLabelValues(string(c), string(what))
 		}
 	}
@@ -144,7 +142,7 @@ func (w *Watcher) watch(ctx context.Context, c Kind, informer toolscache.SharedI
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(object any, initial bool) {
 			if !initial {
-				w.report(ctx, c, changeCreated, object, nil)
+				w.report(ctx, c, changeCreated, corev1.EventTypeNormal, "")
 			}
 			show(len(entriesOf(object)))
 		},
@@ -152,36 +150,27 @@ func (w *Watcher) watch(ctx context.Context, c Kind, informer toolscache.SharedI
 			now := entriesOf(after)
 			what := differences(entriesOf(before), now, w.options.URL)
 			if len(what) > 0 && (w.options.Own == nil || !w.options.Own(after)) {
-				w.report(ctx, c, changeEdited, after, what)
+				text, writer := strings.Join(what, "; "), lastWriter(after)
+				w.report(ctx, c, changeEdited, corev1.EventTypeWarning, " by "+writer+": "+text, "changes", text, "fieldManager", writer)
 			}
 			show(len(now))
 		},
-		DeleteFunc: func(object any) {
-			w.report(ctx, c, changeDeleted, object, nil)
+		DeleteFunc: func(any) {
+			w.report(ctx, c, changeDeleted, corev1.EventTypeWarning, ": "+kinds[c].impact)
 			show(0)
 		},
 	})
 	return err
 }
 
-// report counts a change and records it in an event and in the log.
-func (w *Watcher) report(ctx context.Context, c Kind, what change, object any, details []string) {
+// report counts a change and records it in an event, whose message ends with more, and in the
+// log, with details.
+func (w *Watcher) report(ctx context.Context, c Kind, what change, eventType, more string, details ...any) {
 	if ctx.Err() != nil || !w.Leads() {
 		return
 	}
 	w.options.Metrics.changes.WithLabelValues(string(c), string(what)).Inc()
 	name := kinds[c].name + " " + w.options.Name
-	log := logr.FromContextOrDiscard(ctx)
-	switch what {
-	case changeCreated:
-		log.Info("webhooks were created", "object", name)
-		w.Recorder.Eventf(w.options.Lease, corev1.EventTypeNormal, reasonCreated, "%s was created", name)
-	case changeEdited:
-		text, writer := strings.Join(details, "; "), lastWriter(object)
-		log.Info("webhooks were edited", "object", name, "changes", text, "fieldManager", writer)
-		w.Recorder.Eventf(w.options.Lease, corev1.EventTypeWarning, reasonEdited, "%s was edited by %s: %s", name, writer, text)
-	case changeDeleted:
-		log.Info("webhooks were deleted", "object", name)
-		w.Recorder.Eventf(w.options.Lease, corev1.EventTypeWarning, reasonDeleted, "%s was deleted: %s", name, kinds[c].impact)
-	}
+	logr.FromContextOrDiscard(ctx).WithValues("object", name).Info("webhooks were "+string(what), details...)
+	w.Recorder.Eventf(w.options.Lease, eventType, eventReasons[what], "%s was %s%s", name, what, more)
 }

@@ -203,7 +203,7 @@ func TestWhoLeadsNoMoreSaysNothing(t *testing.T) {
 			}
 			for _, what := range []change{changeCreated, changeEdited, changeDeleted} {
 				before := len(recorder.all())
-				watcher.report(ctx, Validating, what, validatingConfiguration(), []string{"a change"})
+				watcher.report(ctx, Validating, what, corev1.EventTypeWarning, ": a change", "changes", "a change")
 				require.Len(t, recorder.all(), before+test.want)
 				require.InDelta(t, test.want, testutil.ToFloat64(metrics.changes.WithLabelValues(string(Validating), string(what))), 0)
 			}

@@ -158,9 +158,9 @@ type hold struct {
 // holds are the holds that policies set, the most important first.
 var holds = []hold{
 	{
-		reason: checks.BreakerTripped, conditionReason: "BreakerTripped",
-		text: "Pods held by the breaker: %d. They go when an EvictionApproval for the policy, or for the node, DeviceTaintRule or ResourceSlicePatch, lets them, when all of them fit into the limit, or when the limit is raised.",
+		checks.BreakerTripped, "BreakerTripped",
+		"Pods held by the breaker: %d. They go when an EvictionApproval for the policy, or for the node, DeviceTaintRule or ResourceSlicePatch, lets them, when all of them fit into the limit, or when the limit is raised.",
 	},
-	{reason: checks.Paused, conditionReason: "Paused", text: "Pods held because the policy is paused: %d. They go when paused is false."},
-	{reason: checks.Protected, conditionReason: "Protected", text: "Pods protected by the policy: %d. They stay as long as protect names them."},
+	{checks.Paused, "Paused", "Pods held because the policy is paused: %d. They go when paused is false."},
+	{checks.Protected, "Protected", "Pods protected by the policy: %d. They stay as long as protect names them."},
 }
