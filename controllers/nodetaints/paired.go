@@ -161,9 +161,7 @@ func planFor(policies *policyset.Set, window bool, node *corev1.Node) (changes [
 	recorded, next := recordedTaints(node), map[string]string{}
 	var added []corev1.Taint
 	for _, t := range node.Spec.Taints {
-		// The node lifecycle controller also sets its taints with effect NoSchedule, and would
-		// remove them from a ready node.
-		if !evicts(t) || !windows.HasWindow(v1alpha1.TaintTargetNode, t.Key) || t.Key == corev1.TaintNodeNotReady || t.Key == corev1.TaintNodeUnreachable {
+		if !needsPair(windows, t) {
 			continue
 		}
 		paired := corev1.Taint{Key: t.Key, Value: t.Value, Effect: corev1.TaintEffectNoSchedule}
@@ -194,6 +192,13 @@ func planFor(policies *policyset.Set, window bool, node *corev1.Node) (changes [
 		patch.add("add", "/spec/taints/-", t)
 	}
 	return changes, withRecord(node, patch, next)
+}
+
+// needsPair reports whether a taint of a node is to have a paired taint. The node lifecycle
+// controller also sets its taints with effect NoSchedule, and would remove them from a ready
+// node.
+func needsPair(windows *eviction.Set, t corev1.Taint) bool {
+	return evicts(t) && windows.HasWindow(v1alpha1.TaintTargetNode, t.Key) && t.Key != corev1.TaintNodeNotReady && t.Key != corev1.TaintNodeUnreachable
 }
 
 // withRecord returns the patch for writes of taints, and for the annotation of paired taints,
