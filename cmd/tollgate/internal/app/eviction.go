@@ -145,7 +145,7 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 			Rules: rules, Mode: evictor.Mode(p.config.Eviction.Mode), Policies: inForce, NamespaceLabels: labelsOf, Breaker: keeper.Ask,
 		},
 		Listeners: evictor.Listeners{
-			FitChanged: p.fitChanged(), RulesChanged: all.evictingRules.notify, PatchesChanged: all.evictingPatches.notify,
+			FitChanged: p.fitChanged, RulesChanged: all.evictingRules.notify, PatchesChanged: all.evictingPatches.notify,
 		},
 		Metrics: evictor.NewMetrics(ctrlmetrics.Registry), Tracer: p.tracer,
 	})

@@ -15,10 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/component-base/featuregate"
-	"k8s.io/utils/clock"
 
-	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/evictor"
 )
@@ -52,28 +49,27 @@ func (p *program) leads() bool {
 
 // newLock returns the lock of the leader election; nil when it is off. The lock has a client of
 // its own, so that other requests cannot delay a renewal.
-func newLock(
-	config *configv1alpha1.TollgateConfiguration, gates featuregate.FeatureGate, connection *rest.Config, local, server clock.PassiveClock,
-) (*Lock, error) {
-	if !config.LeaderElection.Enabled {
+func (p *program) newLock() (*Lock, error) {
+	election := &p.config.LeaderElection
+	if !election.Enabled {
 		return nil, nil //nolint:nilnil // Nil means that this replica always leads.
 	}
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("name this replica: %w", err)
 	}
-	connection = rest.CopyConfig(connection)
-	connection.Timeout = config.LeaderElection.RenewDeadline.Duration / 2
+	connection := rest.CopyConfig(p.connection)
+	connection.Timeout = election.RenewDeadline.Duration / 2
 	clientset, err := kubernetes.NewForConfig(connection)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for the lease: %w", err)
 	}
 	return &Lock{Interface: &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: config.Namespace, Name: objectName},
+		LeaseMeta:  metav1.ObjectMeta{Namespace: p.config.Namespace, Name: objectName},
 		Client:     clientset.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
-		Labels:     settings.EvictionOf(&config.Eviction, gates).Labels(),
-	}, clock: local, server: server}, nil
+		Labels:     settings.EvictionOf(&p.config.Eviction, p.features).Labels(),
+	}, clock: p.local, server: p.clock}, nil
 }
 
 // These are the source components of events. They are the names of the Kubernetes controllers
@@ -130,18 +126,14 @@ const (
 	reasonModeMisfit = "ModeMisfit"
 )
 
-// fitChanged returns a function that records an event on the Lease about whether the mode fits
-// the cluster.
-func (p *program) fitChanged() func(evictor.ModeFinding) {
-	lease := p.leaseReference()
-	mode := string(p.config.Eviction.Mode)
-	return func(finding evictor.ModeFinding) {
-		if finding == evictor.Fits {
-			p.recorders.policies.Eventf(lease, corev1.EventTypeNormal, reasonModeFits, "eviction.mode %s fits again", mode)
-			return
-		}
-		p.recorders.policies.Eventf(lease, corev1.EventTypeWarning, reasonModeMisfit, "eviction.mode %s does not fit: %s", mode, finding.Message())
+// fitChanged records an event on the Lease about whether the mode fits the cluster.
+func (p *program) fitChanged(finding evictor.ModeFinding) {
+	lease, mode := p.leaseReference(), p.config.Eviction.Mode
+	if finding == evictor.Fits {
+		p.recorders.policies.Eventf(lease, corev1.EventTypeNormal, reasonModeFits, "eviction.mode %s fits again", mode)
+		return
 	}
+	p.recorders.policies.Eventf(lease, corev1.EventTypeWarning, reasonModeMisfit, "eviction.mode %s does not fit: %s", mode, finding.Message())
 }
 
 // leaseReference returns the reference of events about Tollgate itself.

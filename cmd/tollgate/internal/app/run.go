@@ -104,39 +104,32 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 	if config.Tracing.Enabled {
 		connection.Wrap(traceRequests)
 	}
-	clientset, err := kubernetes.NewForConfig(protobuf(connection))
-	if err != nil {
+	p := &program{config: config, components: run, features: gates, clock: now, local: local, connection: connection}
+	if p.clientset, err = kubernetes.NewForConfig(protobuf(connection)); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	dynamicClient, err := dynamic.NewForConfig(connection)
-	if err != nil {
+	if p.dynamic, err = dynamic.NewForConfig(connection); err != nil {
 		return nil, fmt.Errorf("make a client for DeviceTaintRules: %w", err)
 	}
-	authorizer, err := newAuthority(connection, local)
-	if err != nil {
+	if p.authorizer, err = newAuthority(connection, local); err != nil {
 		return nil, err
 	}
-	operators, err := newAuthority(connection, local)
-	if err != nil {
+	if p.operators, err = newAuthority(connection, local); err != nil {
 		return nil, err
 	}
-	lock, err := newLock(config, gates, connection, local, now)
-	if err != nil {
+	if p.lock, err = p.newLock(); err != nil {
 		return nil, err
 	}
-	self, err := currentUser(ctx, clientset, connection.Host, local)
-	if err != nil {
+	if p.self, err = p.currentUser(ctx); err != nil {
 		return nil, err
 	}
-	events, err := newRecorders(ctx, connection)
-	if err != nil {
+	if p.recorders, err = newRecorders(ctx, connection); err != nil {
 		return nil, err
 	}
-	certificates, err := newCertificates(config, run, clientset, now)
-	if err != nil {
+	if p.certificates, err = p.newCertificates(); err != nil {
 		return nil, err
 	}
-	metrics, err := metricsOptions(config, connection, certificates, local)
+	metrics, err := metricsOptions(config, connection, p.certificates, local)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +139,7 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 	}
 	// By name, so that narrow rights suffice.
 	ours := cache.ByObject{Field: fieldselectors.OneTermEqualSelector(metav1.ObjectNameField, objectName)}
-	manager, err := ctrl.NewManager(connection, ctrl.Options{
+	p.manager, err = ctrl.NewManager(connection, ctrl.Options{
 		Scheme: scheme,
 		Logger: logr.FromContextOrDiscard(ctx),
 		// Runnables end with the manager, not when ctx ends.
@@ -172,32 +165,28 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 	if err != nil {
 		return nil, fmt.Errorf("make the manager: %w", err)
 	}
-	return &program{
-		config: config, components: run, features: gates, clock: now, local: local,
-		connection: connection, clientset: clientset, dynamic: dynamicClient, manager: manager,
-		authorizer: authorizer, operators: operators, certificates: certificates,
-		self: self, recorders: events, lock: lock, resources: NewResourceMetrics(ctrlmetrics.Registry),
-	}, nil
+	p.resources = NewResourceMetrics(ctrlmetrics.Registry)
+	return p, nil
 }
 
 // currentUser returns the user name under which the API server authenticates this process. It
 // polls every 2 s until the API server answers or ctx is done: both may be starting at the same
 // time.
-func currentUser(ctx context.Context, clientset kubernetes.Interface, host string, local clock.Clock) (string, error) {
+func (p *program) currentUser(ctx context.Context) (string, error) {
 	const pause = 2 * time.Second
 	for {
-		_, err := clientset.Discovery().ServerVersion()
+		_, err := p.clientset.Discovery().ServerVersion()
 		if err == nil {
 			break
 		}
-		logr.FromContextOrDiscard(ctx).Info("waiting for the API server", "host", host, "reason", err.Error())
+		logr.FromContextOrDiscard(ctx).Info("waiting for the API server", "host", p.connection.Host, "reason", err.Error())
 		select {
 		case <-ctx.Done():
 			return "", fmt.Errorf("wait for the API server: %w", err)
-		case <-local.After(pause):
+		case <-p.local.After(pause):
 		}
 	}
-	review, err := clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := p.clientset.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("ask who this is: %w", err)
 	}

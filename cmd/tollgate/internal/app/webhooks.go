@@ -74,17 +74,15 @@ func turns() *cel.Turns {
 
 // newCertificates returns the certificates of the webhooks and the metrics, or of the metrics only;
 // nil if neither is served by HTTPS.
-func newCertificates(
-	config *configv1alpha1.TollgateConfiguration, run components, clientset kubernetes.Interface, server clock.WithTicker,
-) (*certs.Manager, error) {
-	options := certs.Options{Clock: server}
+func (p *program) newCertificates() (*certs.Manager, error) {
+	config, options := p.config, certs.Options{Clock: p.clock}
 	switch own := config.Certificates; {
-	case !run.webhook && !config.Metrics.Asked():
+	case !p.components.webhook && !config.Metrics.Asked():
 		return nil, nil //nolint:nilnil // Nil means that nothing is served by HTTPS.
-	case !run.webhook:
+	case !p.components.webhook:
 		options.Directory = config.Metrics.CertificateDirectory
 	default:
-		options.Client = clientset
+		options.Client = p.clientset
 		options.Configurations = objectName
 		options.Annotate = config.Webhook.Registration == configv1alpha1.RegistrationManaged
 		if own.Mode == configv1alpha1.CertificatesFiles {
