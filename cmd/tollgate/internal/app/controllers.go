@@ -26,10 +26,10 @@ import (
 	"github.com/tollgate-dev/tollgate/controllers/nodetaints"
 	"github.com/tollgate-dev/tollgate/controllers/registration"
 	"github.com/tollgate-dev/tollgate/controllers/status"
+	"github.com/tollgate-dev/tollgate/evictor"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
-	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
@@ -48,9 +48,9 @@ func (p *program) addControllers(store *policies.Store, state *evictionState, li
 		Client: p.clientset, Name: objectName, URL: p.config.Webhook.URL, Lease: p.leaseReference(), Metrics: registration.NewWatchMetrics(ctrlmetrics.Registry),
 	}
 	var registered func() (bool, string)
-	var changed listeners[struct{}]
+	var ready *status.ReadyController
 	if p.config.Webhook.Registration == configv1alpha1.RegistrationManaged {
-		writer, err := p.newRegistration(base, func() { changed.notify(struct{}{}) })
+		writer, err := p.newRegistration(base, func() { ready.Recheck() })
 		if err != nil {
 			return err
 		}
@@ -58,8 +58,7 @@ func (p *program) addControllers(store *policies.Store, state *evictionState, li
 		p.whileLeading(writer.Start)
 	}
 	judges := func(kind policyset.Kind) bool { return settings.Judges(p.features, kind) }
-	ready := status.NewReady(base, judges, registered)
-	changed.join(func(struct{}) { ready.Recheck() })
+	ready = status.NewReady(base, judges, registered)
 	p.whileLeading(ready.Start, registration.NewWatcher(base, watch).Start)
 	if p.features.Enabled(settings.TolerationPolicies) && state.tracker != nil {
 		reports, err := p.addReports()
@@ -209,8 +208,9 @@ func (l *listeners[T]) notify(change T) {
 // changeListeners are the listeners of the changes that watches and the evictor report. They are
 // made before both.
 type changeListeners struct {
-	pods  listeners[[]tracker.Key]
-	nodes listeners[string]
+	// Evictor alone listens to changes of pods and nodes. It is set before the watches start.
+	*evictor.Evictor
+
 	// rules are DeviceTaintRules that were created, changed or deleted, and patches the
 	// ResourceSlicePatches whose rules were.
 	rules   listeners[string]
@@ -219,12 +219,6 @@ type changeListeners struct {
 	// before, or were evicted.
 	evictingRules, evictingPatches listeners[[]string]
 }
-
-// PodsChanged implements the listeners of package informer.
-func (c *changeListeners) PodsChanged(keys []tracker.Key) { c.pods.notify(keys) }
-
-// NodeChanged implements a listener of package informer.
-func (c *changeListeners) NodeChanged(name string) { c.nodes.notify(name) }
 
 // RuleChanged implements a listener of package informer.
 func (c *changeListeners) RuleChanged(name string) { c.rules.notify(name) }

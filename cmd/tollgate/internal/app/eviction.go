@@ -150,8 +150,7 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 		Metrics: evictor.NewMetrics(ctrlmetrics.Registry), Tracer: p.tracer,
 	})
 	keeper.Follow(runner)
-	all.pods.join(runner.PodsChanged)
-	all.nodes.join(runner.NodeChanged)
+	all.Evictor = runner
 	all.rules.join(runner.RuleChanged)
 	if _, err := namespaces.AddEventHandler(namespaceHandler(runner.NamespaceChanged)); err != nil {
 		return nil, fmt.Errorf("watch namespaces: %w", err)
