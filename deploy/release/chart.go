@@ -16,12 +16,7 @@ func (r *release) chart() string { return "tollgate-" + strings.TrimPrefix(r.ver
 // into the archive, so they are those of the commit.
 func (r *release) buildChart(ctx context.Context) error {
 	r.step("packaging the chart")
-	dir, err := os.MkdirTemp("", "tollgate-chart-")
-	if err != nil {
-		return fmt.Errorf("create folder: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	copied := filepath.Join(dir, "tollgate")
+	copied := filepath.Join(r.work, "tollgate")
 	if err := os.CopyFS(copied, os.DirFS(filepath.Join(r.root, "deploy", "chart", "tollgate"))); err != nil {
 		return fmt.Errorf("copy chart: %w", err)
 	}

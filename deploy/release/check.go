@@ -34,13 +34,12 @@ func (r *release) check(ctx context.Context) error {
 	if !slices.Contains(strings.Fields(tags), r.version) {
 		return fmt.Errorf("HEAD does not have the tag %s (its tags: %q): check out the tag, or set it with git tag", r.version, strings.Fields(tags))
 	}
-	if r.commit, err = r.git(ctx, "rev-parse", "HEAD"); err != nil {
-		return err
-	}
-	committed, err := r.git(ctx, "show", "--no-patch", "--format=%cI", "HEAD")
+	head, err := r.git(ctx, "show", "--no-patch", "--format=%H %cI", "HEAD")
 	if err != nil {
 		return err
 	}
+	commit, committed, _ := strings.Cut(head, " ")
+	r.commit = commit
 	if r.committed, err = time.Parse(time.RFC3339, committed); err != nil {
 		return fmt.Errorf("read time of the commit: %w", err)
 	}

@@ -88,6 +88,9 @@ type release struct {
 	digest string
 	// assets are the files of the release, by their names in the folder.
 	assets []string
+	// work is a folder in that of the release for what is needed while it is built. A kustomization
+	// refers to others by relative paths, so it has to be there.
+	work string
 }
 
 // step says what is done next.
@@ -118,6 +121,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := os.MkdirAll(r.output, 0o755); err != nil { //nolint:gosec // It is no secret.
 		return fmt.Errorf("create folder: %w", err)
 	}
+	if r.work, err = os.MkdirTemp(r.output, "work-"); err != nil {
+		return fmt.Errorf("create folder: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(r.work) }()
 	for _, build := range []func(context.Context) error{r.buildImage, r.buildPlugins, r.buildManifests, r.buildChart} {
 		if err := build(ctx); err != nil {
 			return err

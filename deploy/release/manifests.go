@@ -19,11 +19,7 @@ const installed = "deploy/overlays/self-signed"
 // buildImage has deploy/image build the image and the bills of materials.
 func (r *release) buildImage(ctx context.Context) error {
 	r.step("building the image for %s (the first time takes a few minutes)", strings.Join(r.images, " and "))
-	sboms, err := os.MkdirTemp("", "tollgate-sbom-")
-	if err != nil {
-		return fmt.Errorf("create folder: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(sboms) }()
+	sboms := filepath.Join(r.work, "sbom")
 	out, err := r.print(ctx, nil, "go", "run", "-C", "deploy/image", ".",
 		"--root", r.root, "--output", r.path("image"), "--sbom", sboms, "--platforms", strings.Join(r.images, ","))
 	if err != nil {
@@ -53,13 +49,7 @@ func (r *release) buildImage(ctx context.Context) error {
 // buildManifests renders install.yaml, and archives the folder that kustomizations refer to.
 func (r *release) buildManifests(ctx context.Context) error {
 	r.step("rendering install.yaml")
-	// A kustomization refers to others by relative paths, so its folder is in that of the release.
-	dir, err := os.MkdirTemp(r.output, "kustomization-")
-	if err != nil {
-		return fmt.Errorf("create folder: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	overlay, err := filepath.Rel(dir, filepath.Join(r.root, installed))
+	overlay, err := filepath.Rel(r.work, filepath.Join(r.root, installed))
 	if err != nil {
 		return fmt.Errorf("find overlay: %w", err)
 	}
@@ -74,10 +64,10 @@ func (r *release) buildManifests(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encode kustomization: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), kustomization, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(r.work, "kustomization.yaml"), kustomization, 0o600); err != nil {
 		return fmt.Errorf("write kustomization: %w", err)
 	}
-	rendered, err := r.command(ctx, r.kustomize, "build", dir)
+	rendered, err := r.command(ctx, r.kustomize, "build", r.work)
 	if err != nil {
 		return err
 	}

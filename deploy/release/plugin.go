@@ -40,11 +40,6 @@ func (r *release) buildPlugins(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read license: %w", err)
 	}
-	dir, err := os.MkdirTemp("", "tollgate-plugin-")
-	if err != nil {
-		return fmt.Errorf("create folder: %w", err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
 	var built []plugin
 	for _, platform := range r.plugins {
 		p, err := pluginFor(platform, r.version)
@@ -52,7 +47,7 @@ func (r *release) buildPlugins(ctx context.Context) error {
 			return err
 		}
 		r.step("building %s (the first time takes a few minutes)", p.archive)
-		path := filepath.Join(dir, p.archive+"-"+p.program)
+		path := filepath.Join(r.work, p.archive+"-"+p.program)
 		env := []string{
 			"GOOS=" + p.os, "GOARCH=" + p.architecture, "CGO_ENABLED=0", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off",
 			"GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off",
@@ -88,13 +83,12 @@ func pluginFor(platform, version string) (plugin, error) {
 	if !ok || goos == "" || goarch == "" {
 		return plugin{}, fmt.Errorf("--plugin-platforms: platform %q is not of the form os/architecture, such as linux/amd64", platform)
 	}
-	p := plugin{os: goos, architecture: goarch, program: "kubectl-tollgate"}
-	p.archive = "kubectl-tollgate-" + version + "-" + goos + "-" + goarch + ".tar.gz"
+	program, suffix := "kubectl-tollgate", ".tar.gz"
 	if goos == "windows" {
-		p.program += ".exe"
-		p.archive = strings.TrimSuffix(p.archive, "tar.gz") + "zip"
+		program, suffix = "kubectl-tollgate.exe", ".zip"
 	}
-	return p, nil
+	archive := "kubectl-tollgate-" + version + "-" + goos + "-" + goarch + suffix
+	return plugin{os: goos, architecture: goarch, archive: archive, program: program}, nil
 }
 
 // pack makes the archive that is common on the platform.
