@@ -19,12 +19,12 @@ func (c *TollgateConfiguration) Validate() field.ErrorList {
 		name(c.Namespace, field.NewPath("namespace")),
 		c.Webhook.validate(field.NewPath("webhook")),
 		c.Certificates.validate(field.NewPath("certificates")),
-		check(c.Webhook.Registration != RegistrationManaged || c.Certificates.Mode != CertificatesFiles, field.Invalid(field.NewPath("webhook", "registration"), c.Webhook.Registration,
-			"needs certificates.mode Secret: with Files another program writes the caBundle, and would come too late for a new webhook")),
+		checkValue(c.Webhook.Registration != RegistrationManaged || c.Certificates.Mode != CertificatesFiles, field.NewPath("webhook", "registration"), c.Webhook.Registration,
+			"needs certificates.mode Secret: with Files another program writes the caBundle, and would come too late for a new webhook"),
 		c.Admission.validate(field.NewPath("admission")),
 		c.Eviction.validate(field.NewPath("eviction")),
 		c.LeaderElection.validate(field.NewPath("leaderElection")),
-		check(c.ClientConnection.QPS > 0, field.Invalid(connection.Child("qps"), c.ClientConnection.QPS, "must be more than 0")),
+		checkValue(c.ClientConnection.QPS > 0, connection.Child("qps"), c.ClientConnection.QPS, "must be more than 0"),
 		atLeast(int64(c.ClientConnection.Burst), 1, connection.Child("burst")),
 		positive(c.ClientConnection.WatchSilence.Duration, connection.Child("watchSilence")),
 		c.Metrics.validate(field.NewPath("metrics")),
@@ -40,6 +40,11 @@ func check(right bool, err *field.Error) field.ErrorList {
 	return field.ErrorList{err}
 }
 
+// checkValue returns an error with the message unless a value is right.
+func checkValue(right bool, path *field.Path, value any, message string) field.ErrorList {
+	return check(right, field.Invalid(path, value, message))
+}
+
 func oneOf[T ~string](value T, path *field.Path, known ...T) field.ErrorList {
 	return check(slices.Contains(known, value), field.NotSupported(path, value, known))
 }
@@ -52,7 +57,7 @@ func (c *MetricsConfiguration) validate(path *field.Path) field.ErrorList {
 func (c *TracingConfiguration) validate(path *field.Path) field.ErrorList {
 	rate := c.SamplingRatePerMillion
 	return append(address(c.Endpoint, false, path.Child("endpoint")),
-		check(rate >= 0 && rate <= 1_000_000, field.Invalid(path.Child("samplingRatePerMillion"), rate, "must be from 0 to 1000000"))...)
+		checkValue(rate >= 0 && rate <= 1_000_000, path.Child("samplingRatePerMillion"), rate, "must be from 0 to 1000000")...)
 }
 
 func (c *WebhookConfiguration) validate(path *field.Path) field.ErrorList {
@@ -76,10 +81,10 @@ func (c *AuthenticationConfiguration) validate(path *field.Path) field.ErrorList
 	issuer := c.Tokens.Issuer
 	return slices.Concat(
 		oneOf(c.Mode, path.Child("mode"), AuthenticationOff, AuthenticationOptional, AuthenticationRequired),
-		check(c.Mode != AuthenticationRequired || c.ClientCA.File != "" || c.Tokens.expected(), field.Invalid(path.Child("mode"), c.Mode, "needs clientCA.file, "+
-			"or tokens.enabled with tokens.audience or tokens.issuer: no API server shows tokens by itself yet, and would be locked out")),
+		checkValue(c.Mode != AuthenticationRequired || c.ClientCA.File != "" || c.Tokens.expected(), path.Child("mode"), c.Mode, "needs clientCA.file, "+
+			"or tokens.enabled with tokens.audience or tokens.issuer: no API server shows tokens by itself yet, and would be locked out"),
 		c.ClientCA.validate(path.Child("clientCA")),
-		check(issuer == strings.TrimSpace(issuer), field.Invalid(path.Child("tokens", "issuer"), issuer, "must have no spaces around it")),
+		checkValue(issuer == strings.TrimSpace(issuer), path.Child("tokens", "issuer"), issuer, "must have no spaces around it"),
 		webhookURL(c.Tokens.Audience, path.Child("tokens", "audience")))
 }
 
@@ -137,8 +142,8 @@ func (c *CertificatesConfiguration) validateDurations(path *field.Path) field.Er
 	const shortest, shortestCA = 10 * time.Second, time.Hour
 	serving, ca := c.ServingDuration.Duration, c.CADuration.Duration
 	return append(
-		check(serving >= shortest, field.Invalid(path.Child("servingDuration"), serving.String(), "must be at least "+shortest.String())),
-		check(ca >= max(shortestCA, 3*serving), field.Invalid(path.Child("caDuration"), ca.String(), "must be at least three times servingDuration, and an hour"))...)
+		checkValue(serving >= shortest, path.Child("servingDuration"), serving.String(), "must be at least "+shortest.String()),
+		checkValue(ca >= max(shortestCA, 3*serving), path.Child("caDuration"), ca.String(), "must be at least three times servingDuration, and an hour")...)
 }
 
 func (c *AdmissionConfiguration) validate(path *field.Path) field.ErrorList {
@@ -177,8 +182,8 @@ func (c *LeaderElectionConfiguration) validate(path *field.Path) field.ErrorList
 		positive(retry, path.Child("retryPeriod")),
 		// After a failed renewal, an eviction request may still run for the difference; with
 		// less than a second none could finish.
-		check(lease-renew >= time.Second, field.Invalid(path.Child("leaseDuration"), lease.String(), "must be longer than renewDeadline by at least a second")),
-		check(float64(renew) > jitter*float64(retry), field.Invalid(path.Child("renewDeadline"), renew.String(), "must be longer than 1.2 times retryPeriod")))
+		checkValue(lease-renew >= time.Second, path.Child("leaseDuration"), lease.String(), "must be longer than renewDeadline by at least a second"),
+		checkValue(float64(renew) > jitter*float64(retry), path.Child("renewDeadline"), renew.String(), "must be longer than 1.2 times retryPeriod"))
 }
 
 func name(value string, path *field.Path) field.ErrorList {
@@ -198,13 +203,13 @@ func address(value string, mayBeOff bool, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, value, "must be host:port")}
 	}
 	n, err := strconv.Atoi(port)
-	return check(err == nil && n >= 1 && n <= 65535, field.Invalid(path, value, "the port must be a number from 1 to 65535"))
+	return checkValue(err == nil && n >= 1 && n <= 65535, path, value, "the port must be a number from 1 to 65535")
 }
 
 func webhookURL(value string, path *field.Path) field.ErrorList {
 	u, err := url.Parse(value)
-	return check(value == "" || err == nil && u.Scheme == "https" && isHost(u.Hostname()) && u.User == nil && u.RawQuery == "" && u.Fragment == "" && u.Path == "",
-		field.Invalid(path, value, "must be https://host:port and nothing more"))
+	return checkValue(value == "" || err == nil && u.Scheme == "https" && isHost(u.Hostname()) && u.User == nil && u.RawQuery == "" && u.Fragment == "" && u.Path == "",
+		path, value, "must be https://host:port and nothing more")
 }
 
 // isHost reports whether a certificate can be valid for a host.
@@ -213,13 +218,13 @@ func isHost(host string) bool {
 }
 
 func positive(value time.Duration, path *field.Path) field.ErrorList {
-	return check(value > 0, field.Invalid(path, value.String(), "must be longer than 0"))
+	return checkValue(value > 0, path, value.String(), "must be longer than 0")
 }
 
 func notNegative(value time.Duration, path *field.Path) field.ErrorList {
-	return check(value >= 0, field.Invalid(path, value.String(), "must not be negative"))
+	return checkValue(value >= 0, path, value.String(), "must not be negative")
 }
 
 func atLeast(value, least int64, path *field.Path) field.ErrorList {
-	return check(value >= least, field.Invalid(path, value, "must be at least "+strconv.FormatInt(least, 10)))
+	return checkValue(value >= least, path, value, "must be at least "+strconv.FormatInt(least, 10))
 }
