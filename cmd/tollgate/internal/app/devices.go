@@ -68,15 +68,11 @@ func (d *deviceWatch) claimsSynced() bool {
 }
 
 // setSynced records whether all served and permitted resources are listed, and calls notify.
-// Synced is cleared before notify and set after it.
+// Synced is cleared before notify and set after it: a keeper calls this only for a change.
 func (d *deviceWatch) setSynced(synced bool, notify func(synced bool)) {
-	if !synced {
-		d.synced.Store(false)
-	}
+	d.synced.Store(false)
 	notify(synced)
-	if synced {
-		d.synced.Store(true)
-	}
+	d.synced.Store(synced)
 }
 
 // addDevices adds the watches of devices on every replica, and the status controller of rules.

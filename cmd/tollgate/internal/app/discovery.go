@@ -61,7 +61,7 @@ type Keeper struct {
 	KeeperOptions
 
 	// resources is read-only; its elements belong to the goroutine of Start, except fields with a
-	// lock.
+	// lock and the last reports of watches.
 	resources []*keptResource
 	known     bool
 	// wake is a buffered signal channel of size 1.
@@ -151,9 +151,7 @@ func (k *Keeper) processReports(ctx context.Context) (discover bool) {
 		if r.watch == nil {
 			continue
 		}
-		r.mu.Lock()
-		err := r.err
-		r.mu.Unlock()
+		err := *r.reported.Load()
 		var synced bool
 		select {
 		case <-r.watch.Synced():

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -81,17 +82,13 @@ type keptResource struct {
 	watch  resourceWatch
 	cancel context.CancelFunc
 	ran    sync.WaitGroup
-
-	mu sync.Mutex
-	// err is the last report of the watch; nil before the first.
-	err error
+	// reported is the last report of the watch, an error or nil; it is stored before the watch starts.
+	reported atomic.Pointer[error]
 }
 
 // start starts the watch in two goroutines.
 func (r *keptResource) start(ctx context.Context) {
-	r.mu.Lock()
-	r.err = nil
-	r.mu.Unlock()
+	r.reported.Store(new(error))
 	ctx, r.cancel = context.WithCancel(ctx)
 	watch := r.Watch(r.version, r.report)
 	r.watch = watch
@@ -127,11 +124,8 @@ func (r *keptResource) forget() {
 // report is called by the watch. Only another kind of error wakes the keeper, so that a watch that
 // keeps failing does not.
 func (r *keptResource) report(err error) {
-	r.mu.Lock()
-	news := denied(err) != denied(r.err) || apierrors.IsNotFound(err) != apierrors.IsNotFound(r.err)
-	r.err = err
-	r.mu.Unlock()
-	if news {
+	before := *r.reported.Swap(&err)
+	if denied(err) != denied(before) || apierrors.IsNotFound(err) != apierrors.IsNotFound(before) {
 		r.wake()
 	}
 }

@@ -82,7 +82,7 @@ func (p *program) addPatches(state *evictionState, feed *PatchFeed) {
 		return
 	}
 	options := slicepatches.Options{
-		View: feed.View(), ViewSynced: feed.Synced, Live: p.manager.GetAPIReader(),
+		View: feed.view, ViewSynced: feed.Synced, Live: p.manager.GetAPIReader(),
 		Shared: p.config.Eviction.Mode != configv1alpha1.EvictionReplace, Metrics: slicepatches.NewMetrics(ctrlmetrics.Registry),
 	}
 	if !p.features.Enabled(settings.ResourceSlicePatchAttributes) {
@@ -153,9 +153,6 @@ type PatchFeed struct {
 func NewPatchFeed(view *sliceview.View, source informers, local clock.Clock) *PatchFeed {
 	return &PatchFeed{view: view, source: source, clock: local, needed: make(chan struct{})}
 }
-
-// View returns the view.
-func (f *PatchFeed) View() *sliceview.View { return f.view }
 
 // Want starts the watch of devices, as the first patch does. It does not block.
 func (f *PatchFeed) Want() { f.once.Do(func() { close(f.needed) }) }

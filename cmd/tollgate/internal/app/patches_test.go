@@ -155,7 +155,7 @@ func TestSlicesAreNotWatchedBeforeThereIsAPatch(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, []string{"*v1alpha1.ResourceSlicePatch", "*v1.DeviceClass", "*v1.ResourceSlice"}, from.watched())
 		require.True(t, f.Synced())
-		report, ok := f.View().Report("p", 8)
+		report, ok := f.view.Report("p", 8)
 		require.True(t, ok)
 		require.Equal(t, 1, report.Matched)
 	})
@@ -194,7 +194,7 @@ func TestTheKindMayBeDefinedLater(t *testing.T) {
 		time.Sleep(watchPause)
 		synctest.Wait()
 		require.True(t, f.Synced())
-		_, ok := f.View().Report("p", 8)
+		_, ok := f.view.Report("p", 8)
 		require.True(t, ok)
 	})
 }
