@@ -96,11 +96,12 @@ func (p *program) addControllers(store *policies.Store, state *evictionState, li
 // newRegistration returns the writer of the webhooks, which calls changed when they are registered,
 // or are no more.
 func (p *program) newRegistration(base controller.Base, changed func()) (*registration.Controller, error) {
+	config, window := p.config, p.window()
 	deriver, err := registration.NewDeriver(registration.Settings{
-		Namespace: p.config.Namespace, Service: p.config.Certificates.ServiceName, URL: p.config.Webhook.URL,
-		FailurePolicy:      admissionregistrationv1.FailurePolicyType(p.config.Webhook.FailurePolicy),
-		ExcludedNamespaces: p.config.Webhook.ExcludedNamespaces,
-		DefaultSeconds:     settings.DefaultSeconds(p.config), Window: p.window(),
+		Namespace: config.Namespace, Service: config.Certificates.ServiceName, URL: config.Webhook.URL,
+		FailurePolicy:      admissionregistrationv1.FailurePolicyType(config.Webhook.FailurePolicy),
+		ExcludedNamespaces: config.Webhook.ExcludedNamespaces,
+		DefaultSeconds:     settings.DefaultSeconds(config), Window: window,
 		NodeTaintTimestamps: p.features.Enabled(settings.NodeTaintTimestamps), DeviceTaintAdmission: p.features.Enabled(settings.DeviceTaintAdmission),
 		WarnsOfComparisons: p.ignoresComparisons(),
 	})
@@ -108,12 +109,12 @@ func (p *program) newRegistration(base controller.Base, changed func()) (*regist
 		return nil, fmt.Errorf("webhook.registration: %w", err)
 	}
 	options := registration.Options{
-		Name: objectName, Deriver: deriver, Window: p.window(), Client: p.manager.GetClient(),
-		Namespace: p.config.Namespace, Service: p.config.Certificates.ServiceName,
+		Name: objectName, Deriver: deriver, Window: window, Client: p.manager.GetClient(),
+		Namespace: config.Namespace, Service: config.Certificates.ServiceName,
 		Changed: changed, Metrics: registration.NewMetrics(ctrlmetrics.Registry),
 	}
-	if p.config.Webhook.URL != "" {
-		at, _ := url.Parse(p.config.Webhook.URL) // The configuration is valid.
+	if config.Webhook.URL != "" {
+		at, _ := url.Parse(config.Webhook.URL) // The configuration is valid.
 		// Reachable means that the server has a certificate of one of the CAs.
 		options.Reachable = func(ctx context.Context, caBundle []byte) error {
 			roots := x509.NewCertPool()
@@ -232,8 +233,9 @@ func (p *program) addReports() (*audit.ReportOptions, error) {
 	if !p.config.Audit.OpenReports || !p.components.evictor {
 		return nil, nil
 	}
+	name := reportResource.GroupResource()
 	keeper := p.newKeeper(func(bool) {}, apiResource{
-		Name: reportResource.GroupResource(), Versions: []string{reportResource.Version},
+		Name: name, Versions: []string{reportResource.Version},
 		Without: "no Reports are written until its CustomResourceDefinition is installed",
 	})
 	p.add(keeper)
@@ -247,7 +249,7 @@ func (p *program) addReports() (*audit.ReportOptions, error) {
 		return nil, fmt.Errorf("make a client for Reports: %w", err)
 	}
 	return &audit.ReportOptions{
-		Client: reports, Served: func() bool { return keeper.Version(reportResource.GroupResource()) != "" },
+		Client: reports, Served: func() bool { return keeper.Version(name) != "" },
 		Metrics: audit.NewReportMetrics(ctrlmetrics.Registry),
 	}, nil
 }

@@ -84,12 +84,12 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 	if err != nil {
 		return nil, err
 	}
-	all, podTracker := &changeListeners{}, tracker.New()
+	config, all, podTracker := &p.config.Eviction, &changeListeners{}, tracker.New()
 	guard := informer.NewGuard(informer.GuardOptions{
 		Clock: p.local, Metrics: informer.NewMetrics(ctrlmetrics.Registry), Silence: p.config.ClientConnection.WatchSilence.Duration,
 	})
 	feed := informer.NewFeed(podTracker, all, p.clock)
-	requests := evictor.Requests{Client: client, Workers: p.config.Eviction.Workers}
+	requests := evictor.Requests{Client: client, Workers: config.Workers}
 	var devices *deviceWatch
 	var taintCarriers *carriers
 	if withDevices {
@@ -98,11 +98,10 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 		requests.Carriers = taintCarriers
 	}
 	inForce := func() *eviction.Set {
-		current := store.Current()
-		if current == nil {
-			return nil
+		if current := store.Current(); current != nil {
+			return current.Evictions
 		}
-		return current.Evictions
+		return nil
 	}
 	labelsOf := namespaceLabels(shared.GetIndexer())
 	keeper := breaker.New(breaker.Options{
@@ -117,9 +116,9 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 		Clock: p.clock, Local: p.local, Metrics: breaker.NewMetrics(ctrlmetrics.Registry),
 	})
 	rules := decide.Rules{
-		ComparisonOperators: p.config.Eviction.ComparisonOperators,
-		MaxHold:             p.config.Eviction.MaxHold.Duration,
-		Window:              p.config.Eviction.Mode == configv1alpha1.EvictionWindow,
+		ComparisonOperators: config.ComparisonOperators,
+		MaxHold:             config.MaxHold.Duration,
+		Window:              config.Mode == configv1alpha1.EvictionWindow,
 	}
 	synced := func() bool { return store.Current() != nil && feed.HasSynced() }
 	runner := evictor.New(evictor.Options{
@@ -142,7 +141,7 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 		Lease:    evictor.Lease{Leads: p.leads, AttemptTimeout: p.attemptTimeout()},
 		Clocks:   evictor.Clocks{Clock: p.clock, Local: p.local},
 		Decisions: evictor.Decisions{
-			Rules: rules, Mode: evictor.Mode(p.config.Eviction.Mode), Policies: inForce, NamespaceLabels: labelsOf, Breaker: keeper.Ask,
+			Rules: rules, Mode: evictor.Mode(config.Mode), Policies: inForce, NamespaceLabels: labelsOf, Breaker: keeper.Ask,
 		},
 		Listeners: evictor.Listeners{
 			FitChanged: p.fitChanged, RulesChanged: all.evictingRules.notify, PatchesChanged: all.evictingPatches.notify,
@@ -159,7 +158,7 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 	p.addPolicyListeners(store, runner, keeper, inForce)
 	// In other modes Kubernetes evicts too, and no policy protects a pod from that.
 	previewed := inForce
-	if p.config.Eviction.Mode != configv1alpha1.EvictionReplace {
+	if config.Mode != configv1alpha1.EvictionReplace {
 		previewed = func() *eviction.Set { return nil }
 	}
 	view := preview.View{Tracker: podTracker, Rules: rules, Policies: previewed, NamespaceLabels: labelsOf}

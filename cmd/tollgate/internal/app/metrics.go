@@ -64,9 +64,7 @@ func metricsOptions(
 	options.SecureServing = true
 	options.TLSOpts = []func(*tls.Config){certificates.TLSConfig}
 	options.FilterProvider = func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
-		return func(log logr.Logger, handler http.Handler) (http.Handler, error) {
-			return guard.Around(log, handler), nil
-		}, nil
+		return guard.Around, nil
 	}
 	return options, nil
 }
@@ -196,10 +194,10 @@ func NewGuard(tokens authenticationv1client.TokenReviewInterface, allows authori
 	}
 }
 
-// Around returns handler behind the guard. Refusals have only a status: 401 without a valid
-// token, 403 without permission, 405 for other methods than GET and HEAD, 429 above the rate, 503
-// if the API server does not answer.
-func (g *Guard) Around(log logr.Logger, handler http.Handler) http.Handler {
+// Around is a metricsserver.Filter, which returns handler behind the guard and no error. Refusals
+// have only a status: 401 without a valid token, 403 without permission, 405 for other methods than
+// GET and HEAD, 429 above the rate, 503 if the API server does not answer.
+func (g *Guard) Around(log logr.Logger, handler http.Handler) (http.Handler, error) {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), authTimeout)
 		status, err := g.authorize(ctx, r)
@@ -213,7 +211,7 @@ func (g *Guard) Around(log logr.Logger, handler http.Handler) http.Handler {
 			return
 		}
 		handler.ServeHTTP(w, r)
-	})
+	}), nil
 }
 
 // authorize returns the HTTP status of a request, OK to serve it.

@@ -108,9 +108,13 @@ func askFrom(t *testing.T, handler http.Handler, address, method, path, authoriz
 }
 
 func guarded(c *cluster, clock *clocktesting.FakePassiveClock) http.Handler {
-	return app.NewGuard(c, c, clock).Around(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	handler, err := app.NewGuard(c, c, clock).Around(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("secret 1"))
 	}))
+	if err != nil {
+		panic(err)
+	}
+	return handler
 }
 
 func TestF12MetricsAreShownToWhoMayGetThem(t *testing.T) {
