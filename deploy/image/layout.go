@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
-	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
@@ -54,11 +53,11 @@ func write(dir string, programs []*program) (string, error) {
 	if err := path.AppendIndex(annotated, name); err != nil {
 		return "", fmt.Errorf("write image: %w", err)
 	}
-	digest, err := partial.Descriptor(annotated)
+	digest, err := annotated.Digest()
 	if err != nil {
 		return "", fmt.Errorf("compute digest: %w", err)
 	}
-	return digest.Digest.String(), nil
+	return digest.String(), nil
 }
 
 // tag is what a version is called in a registry, where there is no plus sign.
@@ -103,16 +102,15 @@ func imageOf(p *program) (v1.Image, error) {
 
 // labels are those that the OCI image specification names.
 func labels(p *program) map[string]string {
-	const prefix = "org.opencontainers.image."
 	return map[string]string{
-		prefix + "title":         "tollgate",
-		prefix + "description":   "Decides who may pass a taint, and evicts safely those who may not stay",
-		prefix + "source":        source,
-		prefix + "documentation": source,
-		prefix + "licenses":      "Apache-2.0",
-		prefix + "version":       p.version(),
-		prefix + "revision":      p.revision,
-		prefix + "created":       p.committed.UTC().Format(time.RFC3339),
+		"org.opencontainers.image.title":         "tollgate",
+		"org.opencontainers.image.description":   "Decides who may pass a taint, and evicts safely those who may not stay",
+		"org.opencontainers.image.source":        source,
+		"org.opencontainers.image.documentation": source,
+		"org.opencontainers.image.licenses":      "Apache-2.0",
+		"org.opencontainers.image.version":       p.version(),
+		"org.opencontainers.image.revision":      p.revision,
+		"org.opencontainers.image.created":       p.committed.UTC().Format(time.RFC3339),
 	}
 }
 
