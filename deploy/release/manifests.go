@@ -25,9 +25,10 @@ func (r *release) buildImage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	version, digest, ok := strings.Cut(strings.TrimSpace(string(out)), "@")
+	built := strings.TrimSpace(string(out))
+	version, digest, ok := strings.Cut(built, "@")
 	if !ok || version != r.version {
-		return fmt.Errorf("the image says that it is %q, and not %s: is another tag at HEAD?", strings.TrimSpace(string(out)), r.version)
+		return fmt.Errorf("the image says that it is %q, and not %s: is another tag at HEAD?", built, r.version)
 	}
 	r.digest = digest
 	written, err := os.ReadDir(sboms)
