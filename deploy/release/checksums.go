@@ -11,9 +11,8 @@ import (
 const checksums = "checksums.txt"
 
 func (r *release) writeChecksums() error {
-	names := slices.Sorted(slices.Values(r.assets))
 	var text strings.Builder
-	for _, name := range names {
+	for _, name := range slices.Sorted(slices.Values(r.assets)) {
 		content, err := os.ReadFile(r.path(name))
 		if err != nil {
 			return fmt.Errorf("read %s: %w", name, err)

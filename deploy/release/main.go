@@ -125,7 +125,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return fmt.Errorf("create folder: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(r.work) }()
-	for _, build := range []func(context.Context) error{r.buildImage, r.buildPlugins, r.buildManifests, r.buildChart} {
+	for _, build := range []func(context.Context) error{r.buildImage, r.buildPlugins, r.buildManifests, r.archiveManifests, r.buildChart} {
 		if err := build(ctx); err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func (r *release) buildImage(ctx context.Context) error {
 	return nil
 }
 
-// buildManifests renders install.yaml, and archives the folder that kustomizations refer to.
+// buildManifests renders install.yaml.
 func (r *release) buildManifests(ctx context.Context) error {
 	r.step("rendering install.yaml")
 	overlay, err := filepath.Rel(r.work, filepath.Join(r.root, installed))
@@ -73,10 +73,7 @@ func (r *release) buildManifests(ctx context.Context) error {
 		return err
 	}
 	head := "# Tollgate " + r.version + ", rendered from " + installed + ".\n"
-	if err := r.write("install.yaml", append([]byte(head), rendered...)); err != nil {
-		return err
-	}
-	return r.archiveManifests(ctx)
+	return r.write("install.yaml", append([]byte(head), rendered...))
 }
 
 // archiveManifests archives the manifests of the tag for those who do not fetch them from the repository.
