@@ -323,8 +323,7 @@ func (c *MetricsConfiguration) Asked() bool {
 	if err != nil {
 		return true
 	}
-	ip := net.ParseIP(host)
-	return host != "localhost" && (ip == nil || !ip.IsLoopback())
+	return host != "localhost" && !net.ParseIP(host).IsLoopback()
 }
 
 // TracingConfiguration configures OpenTelemetry traces. If tracing is configured in the
