@@ -20,11 +20,16 @@ func (r *release) buildChart(ctx context.Context) error {
 	if err := os.CopyFS(copied, os.DirFS(filepath.Join(r.root, "deploy", "chart", "tollgate"))); err != nil {
 		return fmt.Errorf("copy chart: %w", err)
 	}
-	err := filepath.WalkDir(copied, func(path string, entry fs.DirEntry, err error) error {
+	root, err := os.OpenRoot(copied)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", copied, err)
+	}
+	defer func() { _ = root.Close() }()
+	err = fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		return os.Chtimes(path, r.committed, r.committed)
+		return root.Chtimes(path, r.committed, r.committed)
 	})
 	if err != nil {
 		return fmt.Errorf("set times in %s: %w", copied, err)

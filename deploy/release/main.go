@@ -115,7 +115,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := r.check(ctx); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(r.output); err != nil { //nolint:gosec // The folder is the caller's, and does not hold the repository.
+	if err := os.RemoveAll(r.output); err != nil {
 		return fmt.Errorf("remove what was built before: %w", err)
 	}
 	if err := os.MkdirAll(r.output, 0o755); err != nil { //nolint:gosec // It is no secret.
