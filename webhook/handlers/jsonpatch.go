@@ -79,15 +79,17 @@ func podPatch(p *podFields, m *mark, additions *placement.PodAdditions, windows 
 	return append(out, marked...)
 }
 
-// appendAll appends items to the list of length n that stands as raw at a pointer. A
-// list that is empty may not be there.
+// appendAll appends items to the list of length n at a pointer, after a test that it stands there
+// as raw, unless that is nil. A list that is empty may not be there.
 func appendAll[T any](out *jsonPatch, pointer string, raw json.RawMessage, n int, items []T) {
 	switch {
 	case len(items) == 0:
 	case n == 0:
 		out.add(pointer, items)
 	default:
-		out.test(pointer, raw)
+		if raw != nil {
+			out.test(pointer, raw)
+		}
 		for _, item := range items {
 			out.add(pointer+"/-", item)
 		}
@@ -119,20 +121,14 @@ func (p *jsonPatch) terms(pod *podFields, terms []placement.Term) {
 	if affinity != nil && affinity.NodeAffinity != nil {
 		p.test(nodeAffinityPointer, pod.sent("affinity", "nodeAffinity"))
 	}
-	for i := range terms {
-		if terms[i].Index < 0 {
-			p.firstTerm(affinity, terms[i].Requirements())
+	for _, term := range terms {
+		if term.Index < 0 {
+			p.firstTerm(affinity, term.Requirements())
 			continue
 		}
-		pointer := requiredPointer + "/nodeSelectorTerms/" + strconv.Itoa(terms[i].Index) + "/matchExpressions"
-		term := &affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[terms[i].Index]
-		if len(term.MatchExpressions) == 0 {
-			p.add(pointer, terms[i].Requirements())
-			continue
-		}
-		for _, requirement := range terms[i].Requirements() {
-			p.add(pointer+"/-", requirement)
-		}
+		pointer := requiredPointer + "/nodeSelectorTerms/" + strconv.Itoa(term.Index) + "/matchExpressions"
+		own := &affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[term.Index]
+		appendAll(p, pointer, nil, len(own.MatchExpressions), term.Requirements())
 	}
 }
 
@@ -155,13 +151,13 @@ func (p *jsonPatch) spread(pod *podFields, defaults []placement.SpreadDefault) {
 		return
 	}
 	p.test(spreadPointer, pod.sent("topologySpreadConstraints"))
-	for i := range defaults {
-		pointer := spreadPointer + "/" + strconv.Itoa(defaults[i].Index)
-		if defaults[i].NodeTaintsPolicy != nil {
-			p.add(pointer+"/nodeTaintsPolicy", defaults[i].NodeTaintsPolicy)
+	for _, set := range defaults {
+		pointer := spreadPointer + "/" + strconv.Itoa(set.Index)
+		if set.NodeTaintsPolicy != nil {
+			p.add(pointer+"/nodeTaintsPolicy", set.NodeTaintsPolicy)
 		}
-		if defaults[i].NodeAffinityPolicy != nil {
-			p.add(pointer+"/nodeAffinityPolicy", defaults[i].NodeAffinityPolicy)
+		if set.NodeAffinityPolicy != nil {
+			p.add(pointer+"/nodeAffinityPolicy", set.NodeAffinityPolicy)
 		}
 	}
 }
@@ -179,14 +175,7 @@ func claimPatch(alternatives []alternative, additions [][]resourcev1.DeviceToler
 				out.test(pointerTo(name.path), name.value)
 			}
 		}
-		pointer := pointerTo(a.path.Child("tolerations"))
-		if len(a.tolerations) == 0 {
-			out.add(pointer, additions[i])
-			continue
-		}
-		for _, toleration := range additions[i] {
-			out.add(pointer+"/-", toleration)
-		}
+		appendAll(&out, pointerTo(a.path.Child("tolerations")), nil, len(a.tolerations), additions[i])
 	}
 	return out
 }

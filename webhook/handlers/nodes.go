@@ -192,13 +192,6 @@ func (n *nodeRegistration) patch(stamps []validation.NodeTimeAdded) jsonPatch {
 			out.replace(path, n.taints[i])
 		}
 	}
-	added := n.taints[n.sent:]
-	if n.sent == 0 && len(added) > 0 {
-		out.add("/spec/taints", added)
-		return out
-	}
-	for i := range added {
-		out.add("/spec/taints/-", added[i])
-	}
+	appendAll(&out, "/spec/taints", nil, n.sent, n.taints[n.sent:])
 	return out
 }
