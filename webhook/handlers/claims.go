@@ -224,15 +224,14 @@ func (r request) templateOf(ctx context.Context, owner *metav1.OwnerReference) (
 		return nil, err
 	}
 	name := annotation(&r.Fields, r.New, resourcev1.PodResourceClaimAnnotation)
-	i := slices.IndexFunc(claims, func(c corev1.PodResourceClaim) bool { return c.Name == name })
-	if i < 0 {
-		return nil, nil
+	var template resourcev1.ResourceClaimTemplate
+	for _, claim := range claims {
+		if source := ptr.Deref(claim.ResourceClaimTemplateName, ""); claim.Name == name && source != "" {
+			_, err = r.claimed.read(ctx, r.Namespace, source, &template)
+			break
+		}
 	}
-	template := ptr.Deref(claims[i].ResourceClaimTemplateName, "")
-	if template == "" {
-		return nil, nil
-	}
-	return r.claimed.claimTemplate(ctx, r.Namespace, template)
+	return template.Spec.Spec.Devices.Requests, err
 }
 
 // annotation returns the value of an annotation of an object; empty for none.

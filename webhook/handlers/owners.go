@@ -89,13 +89,9 @@ func newOwners(reader client.Reader, clock clock.PassiveClock, controllers []str
 	}
 }
 
-// inheritance are the tolerations that an object inherits from its owner.
-type inheritance struct {
-	tolerations []corev1.Toleration
-	// asOf is when the read of the owner began. It may have changed since. Zero where
-	// there is no owner to read.
-	asOf time.Time
-}
+// inheritance are the tolerations that an object inherits from its owner, which may have changed
+// since it was read. The time of that is zero where there is no owner to read.
+type inheritance = landed[[]corev1.Toleration]
 
 // trusts reports whether the requester makes objects from templates. Only of these is
 // it known that they reference the owner they copy.
@@ -125,15 +121,24 @@ func (o *owners) of(ctx context.Context, namespace string, owner *metav1.OwnerRe
 	got, err := o.flights.read(ctx, string(from.owner)+"/"+from.revision, since, func(ctx context.Context) ([]corev1.Toleration, error) {
 		return o.read(ctx, empty.DeepCopyObject().(client.Object), namespace, owner, revision)
 	})
-	if err != nil {
-		return inheritance{}, err
+	if err == nil {
+		o.kept.Add(from, got, keepTemplates-o.clock.Since(got.asOf))
 	}
-	read := inheritance{got.value, got.asOf}
-	o.kept.Add(from, read, keepTemplates-o.clock.Since(got.asOf))
-	return read, nil
+	return got, err
 }
 
+// templateOfRevision is where the data of a ControllerRevision have the template.
+var templateOfRevision = []string{"spec", "template"}
+
 // read returns the tolerations in the template of an owner, which is read into object.
+//
+// A StatefulSet that is rolled out with a partition, or has not finished, makes some of
+// its pods anew from the template that it had before. Kubernetes keeps that template in
+// a ControllerRevision, and writes its name on the pods and into the set's status. Pods
+// of a DaemonSet are always made from its present template.
+//
+// The users who write revisions are judged for the template in them when they are created
+// (judgeTemplate), and their data never changes; so it is enough that the revision is the set's own.
 func (o *owners) read(ctx context.Context, object client.Object, namespace string, owner *metav1.OwnerReference, revision string) ([]corev1.Toleration, error) {
 	found, err := o.live.read(ctx, namespace, owner.Name, object)
 	if err != nil || !found || object.GetUID() != owner.UID {
@@ -147,8 +152,13 @@ func (o *owners) read(ctx context.Context, object client.Object, namespace strin
 	if !ok || revision == "" || revision != set.Status.CurrentRevision {
 		return tolerations, nil
 	}
-	before, err := o.live.ofRevision(ctx, set)
-	return slices.Concat(tolerations, before), err
+	var before appsv1.ControllerRevision
+	found, err = o.live.read(ctx, set.Namespace, revision, &before)
+	if err != nil || !found || !metav1.IsControlledBy(&before, set) {
+		return tolerations, err
+	}
+	data, _ := review.Parse(before.Data.Raw) // What is no JSON holds no template.
+	return slices.Concat(tolerations, templateWithin(data, templateOfRevision).Spec.Tolerations), nil
 }
 
 // readOwner returns the managing owner that an object names, or nil.
@@ -164,25 +174,4 @@ func readOwner(f *review.Fields, v review.Value) (owner *metav1.OwnerReference) 
 		}
 	}
 	return owner
-}
-
-// A StatefulSet that is rolled out with a partition, or has not finished, makes some of
-// its pods anew from the template that it had before. Kubernetes keeps that template in
-// a ControllerRevision, and writes its name on the pods and into the set's status. Pods
-// of a DaemonSet are always made from its present template.
-
-// templateOfRevision is where the data of a ControllerRevision have the template.
-var templateOfRevision = []string{"spec", "template"}
-
-// ofRevision returns the tolerations in the template that the set had before. The users who write
-// revisions are judged for the template in them when they are created (judgeTemplate), and
-// their data never changes; so it is enough that the revision is the set's own.
-func (l *live) ofRevision(ctx context.Context, set *appsv1.StatefulSet) ([]corev1.Toleration, error) {
-	var revision appsv1.ControllerRevision
-	found, err := l.read(ctx, set.Namespace, set.Status.CurrentRevision, &revision)
-	if err != nil || !found || !metav1.IsControlledBy(&revision, set) {
-		return nil, err
-	}
-	data, _ := review.Parse(revision.Data.Raw) // What is no JSON holds no template.
-	return templateWithin(data, templateOfRevision).Spec.Tolerations, nil
 }

@@ -133,7 +133,7 @@ func TestAnOwnerIsReadOnceForManyPods(t *testing.T) {
 		return from
 	}
 	began := clock.Now()
-	first := inheritance{tolerations: []corev1.Toleration{exampleToleration}, asOf: began}
+	first := inheritance{value: []corev1.Toleration{exampleToleration}, asOf: began}
 	require.Equal(t, first, of(time.Time{}))
 	clock.SetTime(began.Add(keepTemplates - 1))
 	require.Equal(t, first, of(time.Time{}))

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -169,14 +168,6 @@ func (l *live) pod(ctx context.Context, namespace, name string) (*corev1.Pod, er
 		return nil, err
 	}
 	return &pod, nil
-}
-
-// claimTemplate returns the device requests of a ResourceClaimTemplate; none when it
-// does not exist.
-func (l *live) claimTemplate(ctx context.Context, namespace, name string) ([]resourcev1.DeviceRequest, error) {
-	var template resourcev1.ResourceClaimTemplate
-	_, err := l.read(ctx, namespace, name, &template)
-	return template.Spec.Spec.Devices.Requests, err
 }
 
 // claimsOf returns the claims that a pod, or a PodGroup, asks for, whose claims have the fields of

@@ -88,10 +88,7 @@ func (r *tolerationReview) judge(ctx context.Context, asked ...toleration.Asked)
 	if !set.Concerns(in) {
 		return nil, nil
 	}
-	return r.decide(ctx, asked, set.NeedsNamespace(in), func(ctx context.Context, in toleration.Input) (policy.Decision, error) {
-		in.Added = slices.Concat(in.Added, r.forResources, r.windows)
-		return set.Judge(ctx, in)
-	})
+	return r.decide(ctx, asked, in.Added, set.NeedsNamespace(in), set.Judge)
 }
 
 // judgeUngated judges existing tolerations, when the last gate of a pod goes. The user who set
@@ -127,7 +124,7 @@ func (r *tolerationReview) judgeNode(ctx context.Context, node string, path *fie
 	}
 	r.in.Path = path
 	asked := []toleration.Asked{{Path: path, New: has}}
-	return r.decide(ctx, asked, set.NodeNeedsNamespace(taints), func(ctx context.Context, in toleration.Input) (policy.Decision, error) {
+	return r.decide(ctx, asked, r.in.Added, set.NodeNeedsNamespace(taints), func(ctx context.Context, in toleration.Input) (policy.Decision, error) {
 		return set.JudgeNode(ctx, in, taints)
 	})
 }
@@ -151,10 +148,12 @@ func (r *tolerationReview) judgeUnknownNode(ctx context.Context, node string, pa
 	return found, err
 }
 
-// decide decides about the object itself, with its namespace where that is needed. Only where that refuses it, or fails, the tolerations
-// count that the object inherits from its owner: those that the owner had a moment ago, and
-// before these refuse, those that it has now.
-func (r *tolerationReview) decide(ctx context.Context, asked []toleration.Asked, namespaced bool, by func(context.Context, toleration.Input) (policy.Decision, error)) ([]policy.Finding, error) {
+// decide decides about the object itself, with its namespace where that is needed. Only where that
+// refuses it, or fails, the tolerations count that the object inherits from its owner: those that the
+// owner had a moment ago, and before these refuse, those that it has now.
+func (r *tolerationReview) decide(
+	ctx context.Context, asked []toleration.Asked, added []corev1.Toleration, namespaced bool, by func(context.Context, toleration.Input) (policy.Decision, error),
+) ([]policy.Finding, error) {
 	r.complete()
 	if namespaced {
 		if err := r.confirmNamespace(ctx); err != nil {
@@ -162,7 +161,7 @@ func (r *tolerationReview) decide(ctx context.Context, asked []toleration.Asked,
 		}
 	}
 	in := r.in
-	in.Asked = asked
+	in.Asked, in.Added = asked, added
 	began := r.owners.clock.Now()
 	decision, err := by(ctx, in)
 	for since := (time.Time{}); err != nil || len(decision.Findings) > 0; since = began {
@@ -170,8 +169,8 @@ func (r *tolerationReview) decide(ctx context.Context, asked []toleration.Asked,
 		if failed != nil {
 			return nil, failed
 		}
-		if len(from.tolerations) > 0 {
-			in.Inherited = from.tolerations
+		if len(from.value) > 0 {
+			in.Inherited = from.value
 			decision, err = by(ctx, in)
 		}
 		if from.asOf.IsZero() || !from.asOf.Before(began) {
