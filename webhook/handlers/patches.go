@@ -66,9 +66,6 @@ func (r request) validatePatch(ctx context.Context) (Result, error) {
 	if len(writes) == 0 || r.isSelf() {
 		return decided(found, warnings, nil), nil
 	}
-	if err := r.inForce(); err != nil {
-		return Result{}, err
-	}
 	in := r.taintInput(writes)
 	in.Patch = change
 	return r.enforce(ctx, in, found, warnings, func() (previewed, error) {
@@ -86,8 +83,7 @@ func patchedTaints(patch *v1alpha1.ResourceSlicePatch) *validation.Patched {
 		return &validation.Patched{}
 	}
 	patched := &validation.Patched{Selector: slicepatch.NamesOf(patch.Spec.Devices.Filter)}
-	for i := range patch.Spec.Devices.Taints {
-		t := &patch.Spec.Devices.Taints[i]
+	for _, t := range patch.Spec.Devices.Taints {
 		patched.Taints = append(patched.Taints, resourcev1.DeviceTaint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: t.TimeAdded})
 	}
 	return patched

@@ -114,9 +114,6 @@ func (r request) validateRule(ctx context.Context) (Result, error) {
 		return decided(found, warnings, nil), nil
 	}
 	change.Adopted = metadata != nil && before != nil && hasOthers(metadata.OwnerReferences, before.OwnerReferences)
-	if err := r.inForce(); err != nil {
-		return Result{}, err
-	}
 	in := r.taintInput(change.Writes())
 	in.Rule = &change
 	found = append(found, reservedFindings(r.UserInfo.Username, metadata, before)...)

@@ -52,8 +52,8 @@ func readSlice(f *review.Fields, v review.Value) slice {
 func (s *slice) published(name string) *tracker.Slice {
 	out := s.origin
 	out.Name, out.Devices = name, make([]tracker.Device, 0, len(s.devices))
-	for i := range s.devices {
-		out.Devices = append(out.Devices, tracker.Device{Name: s.devices[i].Name, Taints: s.devices[i].Taints})
+	for _, device := range s.devices {
+		out.Devices = append(out.Devices, tracker.Device(device))
 	}
 	return &out
 }
@@ -95,9 +95,6 @@ func (r request) validateSlice(ctx context.Context) (Result, error) {
 	}
 	var writes []taint.Write
 	if !taint.PublishesSlice(&r.UserInfo, current.origin.Node) || r.Preview.poolOfOthers(current.published(r.Name)) {
-		if err := r.inForce(); err != nil {
-			return Result{}, err
-		}
 		writes = taint.SliceWrites(current.origin.Driver, current.devices, old.devices)
 	} else {
 		r.policies = &policyset.Set{} // none for a driver

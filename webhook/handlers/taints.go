@@ -29,6 +29,9 @@ func (r request) enforce(
 	if err := r.Err(); err != nil {
 		return Result{}, err
 	}
+	if err := r.inForce(); err != nil {
+		return Result{}, err
+	}
 	var fault error
 	if set := r.policies.Taints; len(in.Writes) > 0 && set.Len() > 0 {
 		violations, err := set.Judge(ctx, in)
