@@ -37,14 +37,14 @@ type nameField struct {
 // known here there are none.
 func alternatives(requests []resourcev1.DeviceRequest, path *field.Path) []alternative {
 	var all []alternative
-	for i := range requests {
-		r, at := &requests[i], path.Index(i)
+	for i, r := range requests {
+		at := path.Index(i)
 		own := nameField{at.Child("name"), r.Name}
 		if e := r.Exactly; e != nil {
 			all = append(all, alternative{at.Child("exactly"), e.DeviceClassName, e.Tolerations, []nameField{own}})
 		}
-		for k := range r.FirstAvailable {
-			sub, at := &r.FirstAvailable[k], at.Child("firstAvailable").Index(k)
+		for k, sub := range r.FirstAvailable {
+			at := at.Child("firstAvailable").Index(k)
 			all = append(all, alternative{at, sub.DeviceClassName, sub.Tolerations, []nameField{own, {at.Child("name"), sub.Name}}})
 		}
 	}

@@ -186,8 +186,7 @@ func (c *DeviceClasses) behind(ctx context.Context, resources []string) ([]strin
 		return nil, fmt.Errorf("list DeviceClasses: %w", err)
 	}
 	var names []string
-	for i := range list.Items {
-		class := &list.Items[i]
+	for _, class := range list.Items {
 		named := class.Spec.ExtendedResourceName
 		if named != nil && slices.Contains(resources, *named) || slices.Contains(resources, resourcev1.ResourceDeviceClassPrefix+class.Name) {
 			names = append(names, class.Name)
@@ -198,13 +197,12 @@ func (c *DeviceClasses) behind(ctx context.Context, resources []string) ([]strin
 
 func classesOf(spec *resourcev1.ResourceClaimSpec) []string {
 	var names []string
-	for i := range spec.Devices.Requests {
-		request := &spec.Devices.Requests[i]
+	for _, request := range spec.Devices.Requests {
 		if request.Exactly != nil {
 			names = append(names, request.Exactly.DeviceClassName)
 		}
-		for j := range request.FirstAvailable {
-			names = append(names, request.FirstAvailable[j].DeviceClassName)
+		for _, alternative := range request.FirstAvailable {
+			names = append(names, alternative.DeviceClassName)
 		}
 	}
 	return names

@@ -50,14 +50,14 @@ func (r request) refusals(ctx context.Context, gained []toleration.Newly) ([]pol
 	slices.SortStableFunc(gained, func(a, b toleration.Newly) int { return cmp.Compare(rank(&a), rank(&b)) })
 	path := field.NewPath("metadata", "labels")
 	var found []policy.Finding
-	for i := range gained {
-		for _, key := range gained[i].Keys {
+	for i, newly := range gained {
+		for _, key := range newly.Keys {
 			ok, err := may(key)
 			if err != nil {
 				return nil, err
 			}
 			if !ok {
-				found = append(found, gained[i].Finding(key, path))
+				found = append(found, newly.Finding(key, path))
 				break
 			}
 		}

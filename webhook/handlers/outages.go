@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/tollgate-dev/tollgate/policy/validation"
@@ -21,13 +22,13 @@ import (
 type Outages struct {
 	mu sync.Mutex
 	// working are the nodes that have not failed.
-	working map[types.UID]struct{}
+	working sets.Set[types.UID]
 	outages map[types.UID]validation.Outage
 }
 
 // NewOutages returns Outages that know no nodes.
 func NewOutages() *Outages {
-	return &Outages{working: map[types.UID]struct{}{}, outages: map[types.UID]validation.Outage{}}
+	return &Outages{working: sets.Set[types.UID]{}, outages: map[types.UID]validation.Outage{}}
 }
 
 // Since returns since when a node has been tainted because it failed, if it is tainted for
@@ -80,7 +81,7 @@ func (o *Outages) set(before, node *corev1.Node) {
 	if ready.Failed() {
 		delete(o.working, node.UID)
 	} else {
-		o.working[node.UID] = struct{}{}
+		o.working.Insert(node.UID)
 	}
 	for _, seen := range []*corev1.Node{before, node} {
 		if seen == nil {

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/cel"
 	"github.com/tollgate-dev/tollgate/policy/placement"
+	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
 // placementSubject returns the subject that PlacementPolicies match, of an object with labels that
@@ -52,12 +54,11 @@ func (r request) placementOfPod(ctx context.Context, pod *podFields) (placement.
 	}
 	subject.Resources = pod.requested
 	subject.DeviceClasses = func(ctx context.Context) ([]string, error) {
-		claims, err := pod.resourceClaims()
-		if err != nil {
-			return nil, err
-		}
+		var f review.Fields
+		var claims []corev1.PodResourceClaim
+		f.Into(&claims, pod.spec, "resourceClaims")
 		resources, err := pod.requested()
-		if err != nil {
+		if err := cmp.Or(f.Err(), err); err != nil {
 			return nil, err
 		}
 		return r.DeviceClasses.OfPod(ctx, r.Namespace, claims, resources)

@@ -2,12 +2,12 @@ package handlers
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
@@ -50,14 +50,14 @@ func noScheduleOf(key string) corev1.Toleration {
 // on any node, so to request nothing would be a way to tolerate anything: it is left
 // out here, and judged like a toleration that a user writes.
 func extendedResourceTolerations(f *review.Fields, pod *podFields) []corev1.Toleration {
-	requested := map[string]bool{}
+	requested := sets.Set[string]{}
 	pod.requests(f, false, func(name string, amount *quantity.Quantity) {
 		if amount.Sign() > 0 && isExtendedResource(name) {
-			requested[name] = true
+			requested.Insert(name)
 		}
 	})
 	tolerations := make([]corev1.Toleration, 0, len(requested))
-	for _, name := range slices.Sorted(maps.Keys(requested)) {
+	for _, name := range sets.List(requested) {
 		tolerations = append(tolerations, noScheduleOf(name))
 	}
 	return tolerations

@@ -2,11 +2,11 @@ package handlers
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/webhook/review"
@@ -98,20 +98,13 @@ func (p *podFields) requests(f *review.Fields, whole bool, take func(name string
 // or as a whole. A request of nothing is none.
 func (p *podFields) requested() ([]string, error) {
 	var f review.Fields
-	names := map[string]struct{}{}
+	names := sets.Set[string]{}
 	p.requests(&f, true, func(name string, amount *quantity.Quantity) {
 		if !amount.IsZero() {
-			names[name] = struct{}{}
+			names.Insert(name)
 		}
 	})
-	return slices.Sorted(maps.Keys(names)), f.Err()
-}
-
-// resourceClaims returns the claims that the pod refers to.
-func (p *podFields) resourceClaims() (found []corev1.PodResourceClaim, err error) {
-	var f review.Fields
-	f.Into(&found, p.spec, "resourceClaims")
-	return found, f.Err()
+	return sets.List(names), f.Err()
 }
 
 // sent returns a field of the spec as it was sent, which was read without an error.

@@ -70,14 +70,13 @@ func unfollowed(kind tracker.SourceKind) *unavailableError {
 
 // unavailable returns why there is no preview; nil where err is something else.
 func unavailable(kind tracker.SourceKind, err error) *unavailableError {
-	var found *unavailableError
 	switch {
 	case errors.Is(err, preview.ErrUnread):
 		return errPodsUnread
 	case errors.Is(err, preview.ErrUnfollowed):
 		return unfollowed(kind)
 	}
-	errors.As(err, &found)
+	found, _ := errors.AsType[*unavailableError](err)
 	return found
 }
 
@@ -127,15 +126,15 @@ type previewed struct {
 }
 
 // look returns the changes of a write for pods.
-type look func(view *preview.View, now time.Time) ([]tracker.Change, error)
+type look func(now time.Time) ([]tracker.Change, error)
 
 // node previews the write of a node's taints, which were old.
 func (p *Preview) node(ctx context.Context, r request, in taint.Input, name string, old, current []corev1.Taint) (previewed, error) {
 	if !evictsAnew(old, current) {
 		return previewed{}, nil
 	}
-	return p.see(ctx, r, tracker.Source{Kind: tracker.SourceNode, Name: name}, in, func(view *preview.View, now time.Time) ([]tracker.Change, error) {
-		return view.Node(tracker.Node{Name: name, Taints: old}, tracker.Node{Name: name, Taints: current}, now)
+	return p.see(ctx, r, tracker.Source{Kind: tracker.SourceNode, Name: name}, in, func(now time.Time) ([]tracker.Change, error) {
+		return p.View.Node(tracker.Node{Name: name, Taints: old}, tracker.Node{Name: name, Taints: current}, now)
 	})
 }
 
@@ -143,9 +142,9 @@ func (p *Preview) node(ctx context.Context, r request, in taint.Input, name stri
 // stands. A node may have many taints, so it does not compare each with each.
 func evictsAnew(old, current []corev1.Taint) bool {
 	before := make(map[string]bool, len(old))
-	for i := range old {
-		if old[i].Effect == corev1.TaintEffectNoExecute {
-			before[old[i].String()] = true
+	for _, taint := range old {
+		if taint.Effect == corev1.TaintEffectNoExecute {
+			before[taint.String()] = true
 		}
 	}
 	return slices.ContainsFunc(current, func(taint corev1.Taint) bool {
@@ -160,8 +159,8 @@ func (p *Preview) rule(ctx context.Context, r request, in taint.Input, old, curr
 		return previewed{}, nil
 	}
 	name := r.writtenName()
-	look := func(view *preview.View, now time.Time) ([]tracker.Change, error) {
-		return view.Rule(ruleOf(name, old), *ruleOf(name, current), now)
+	look := func(now time.Time) ([]tracker.Change, error) {
+		return p.View.Rule(ruleOf(name, old), *ruleOf(name, current), now)
 	}
 	switch current.Taint.Effect {
 	case resourcev1.DeviceTaintEffectNone:
@@ -197,12 +196,9 @@ func (p *Preview) none(kind tracker.SourceKind, carrier string, look look) previ
 		return previewed{warnings: []string{off}}
 	}
 	now := p.Clock.Now()
-	changes, err := look(p.View, now)
-	if err != nil {
-		if reason := unavailable(kind, err); reason != nil {
-			return previewed{warnings: []string{reason.warning}}
-		}
-		return previewed{}
+	changes, err := look(now)
+	if reason := unavailable(kind, err); reason != nil {
+		return previewed{warnings: []string{reason.warning}}
 	}
 	f := p.View.Forecast(now, changes)
 	if text := f.If(); text != "" {
@@ -226,16 +222,16 @@ func (p *Preview) slice(ctx context.Context, r request, in taint.Input, old, cur
 	if !tainted(current.devices) {
 		return previewed{}, nil
 	}
-	return p.see(ctx, r, tracker.Source{Kind: tracker.SourceSlice, Name: r.Name}, in, func(view *preview.View, now time.Time) ([]tracker.Change, error) {
-		return view.Slice(*old.published(r.Name), *current.published(r.Name), now)
+	return p.see(ctx, r, tracker.Source{Kind: tracker.SourceSlice, Name: r.Name}, in, func(now time.Time) ([]tracker.Change, error) {
+		return p.View.Slice(*old.published(r.Name), *current.published(r.Name), now)
 	})
 }
 
 // tainted reports whether any device has a NoExecute taint.
 func tainted(list []validation.Device) bool {
-	for i := range list {
-		for j := range list[i].Taints {
-			if list[i].Taints[j].Effect == resourcev1.DeviceTaintEffectNoExecute {
+	for _, device := range list {
+		for _, taint := range device.Taints {
+			if taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
 				return true
 			}
 		}
@@ -264,9 +260,9 @@ func (p *Preview) registration(object *v1alpha1.TaintPolicy) []string {
 
 // keepsEvicting reports whether the policy puts NoExecute taints on existing nodes.
 func keepsEvicting(object *v1alpha1.TaintPolicy) bool {
-	for i := range object.Spec.Register {
-		for _, taint := range object.Spec.Register[i].Taints {
-			if object.Spec.Register[i].Reconcile && taint.Effect == corev1.TaintEffectNoExecute {
+	for _, registration := range object.Spec.Register {
+		for _, taint := range registration.Taints {
+			if registration.Reconcile && taint.Effect == corev1.TaintEffectNoExecute {
 				return true
 			}
 		}
@@ -283,7 +279,7 @@ func (p *Preview) see(ctx context.Context, r request, carrier tracker.Source, in
 		return previewed{}, w.Fault(ctx, unfollowed(carrier.Kind))
 	}
 	now := p.Clock.Now()
-	changes, err := look(p.View, now)
+	changes, err := look(now)
 	if reason := unavailable(carrier.Kind, err); reason != nil {
 		return previewed{warnings: []string{reason.warning}}, w.Fault(ctx, reason)
 	}
@@ -311,7 +307,7 @@ const askingTime = time.Second
 // what those with the effect None would do.
 func (p *Preview) patch(ctx context.Context, r request, in taint.Input, w *patchWrite) (previewed, error) {
 	if writes(in.Writes, resourcev1.DeviceTaintEffectNoExecute) {
-		return p.see(ctx, r, tracker.Source{Kind: tracker.SourcePatch, Name: w.name}, in, func(_ *preview.View, now time.Time) ([]tracker.Change, error) {
+		return p.see(ctx, r, tracker.Source{Kind: tracker.SourcePatch, Name: w.name}, in, func(now time.Time) ([]tracker.Change, error) {
 			return p.patched(ctx, w, w.dated(now), now)
 		})
 	}
@@ -319,7 +315,7 @@ func (p *Preview) patch(ctx context.Context, r request, in taint.Input, w *patch
 	if evicts || !writes(in.Writes, resourcev1.DeviceTaintEffectNone) {
 		return previewed{}, nil
 	}
-	return p.none(tracker.SourcePatch, patchNamed(w.name), func(_ *preview.View, now time.Time) ([]tracker.Change, error) {
+	return p.none(tracker.SourcePatch, patchNamed(w.name), func(now time.Time) ([]tracker.Change, error) {
 		var evicting []resourcev1.DeviceTaint
 		for _, taint := range patchedTaints(w.now).Taints {
 			if taint.Effect == resourcev1.DeviceTaintEffectNone {
@@ -367,8 +363,7 @@ func (p *Preview) patched(ctx context.Context, w *patchWrite, taints []resourcev
 		return nil, errDevicesUnread
 	}
 	patched.Selectors = make([]device.Selector, 0, len(devices))
-	for i := range devices {
-		id := &devices[i]
+	for _, id := range devices {
 		selector, _ := device.SelectorOf(&resourcev1.DeviceTaintSelector{Driver: &id.Driver, Pool: &id.Pool, Device: &id.Name})
 		patched.Selectors = append(patched.Selectors, selector)
 	}
@@ -380,26 +375,18 @@ func (p *Preview) patched(ctx context.Context, w *patchWrite, taints []resourcev
 // and effect, else now.
 func (w *patchWrite) dated(now time.Time) []resourcev1.DeviceTaint {
 	taints := patchedTaints(w.now).Taints
+	patch := *w.now
+	patch.Status = cmp.Or(w.old, &v1alpha1.ResourceSlicePatch{}).Status
 	for i := range taints {
 		t := &taints[i]
 		if t.TimeAdded.IsZero() {
-			t.TimeAdded = w.since(t)
+			t.TimeAdded = slicepatch.Since(&patch, &v1alpha1.PatchedTaint{Key: t.Key, Value: t.Value, Effect: t.Effect})
 		}
 		if t.TimeAdded.IsZero() {
 			t.TimeAdded = new(metav1.NewTime(now.Truncate(time.Second)))
 		}
 	}
 	return taints
-}
-
-// since returns the time that the status of the patch had for a taint, nil for none.
-func (w *patchWrite) since(taint *resourcev1.DeviceTaint) *metav1.Time {
-	if w.old == nil {
-		return nil
-	}
-	patch := *w.now
-	patch.Status = w.old.Status
-	return slicepatch.Since(&patch, &v1alpha1.PatchedTaint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
 }
 
 // patchNamed returns how sentences call a patch.

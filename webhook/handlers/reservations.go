@@ -9,6 +9,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/policy"
@@ -67,14 +68,14 @@ func (r request) gainedConsumers() []consumer {
 	var now, before []resourcev1.ResourceClaimConsumerReference
 	r.IntoWithin(maxStatusElements, &now, r.New, "status", "reservedFor")
 	r.IntoWithin(maxStatusElements, &before, r.Old, "status", "reservedFor")
-	had := make(map[types.UID]struct{}, len(before))
-	for i := range before {
-		had[before[i].UID] = struct{}{}
+	had := make(sets.Set[types.UID], len(before))
+	for _, reference := range before {
+		had.Insert(reference.UID)
 	}
 	var gained []consumer
-	for i := range now {
-		if _, ok := had[now[i].UID]; !ok {
-			gained = append(gained, consumer{now[i], i})
+	for i, reference := range now {
+		if !had.Has(reference.UID) {
+			gained = append(gained, consumer{reference, i})
 		}
 	}
 	return gained

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -110,24 +109,23 @@ func ownerFindings(username string, now, old *ruleMetadata) []policy.Finding {
 func hasOthers(list, others []metav1.OwnerReference) bool {
 	// A map, since a list of owners may be long and is not Tollgate's.
 	there := make(map[owner]bool, len(others))
-	for i := range others {
-		there[ownerOf(&others[i])] = true
+	for _, ref := range others {
+		there[ownerOf(ref)] = true
 	}
-	return slices.ContainsFunc(list, func(ref metav1.OwnerReference) bool { return !there[ownerOf(&ref)] })
+	return slices.ContainsFunc(list, func(ref metav1.OwnerReference) bool { return !there[ownerOf(ref)] })
 }
 
-// owner holds the fields that tell owner references apart.
+// owner holds the fields that tell owner references apart, and none that is a pointer.
 type owner struct {
-	apiVersion, kind, name string
-	uid                    types.UID
-	controls               bool
+	metav1.OwnerReference
+
+	controls bool
 }
 
-func ownerOf(ref *metav1.OwnerReference) owner {
-	return owner{
-		apiVersion: ref.APIVersion, kind: ref.Kind, name: ref.Name, uid: ref.UID,
-		controls: ref.Controller != nil && *ref.Controller,
-	}
+func ownerOf(ref metav1.OwnerReference) owner {
+	controls := ptr.Deref(ref.Controller, false)
+	ref.Controller, ref.BlockOwnerDeletion = nil, nil
+	return owner{ref, controls}
 }
 
 // isCollected reports whether a write is the garbage collector's deletion of a rule that was

@@ -97,8 +97,14 @@ func (s *Spread) template(ctx context.Context, r request, written, old *podField
 		return nil
 	}
 	pod := placedPodWithin(written.value)
-	if pod == nil || old != nil && !spreadsOtherwise(pod, old) {
+	if pod == nil {
 		return nil
+	}
+	if old != nil { // A template that spreads as it did brings no warning.
+		was := placedPodWithin(old.value)
+		if was != nil && equality.Semantic.DeepEqual(was.Spec, pod.Spec) && equality.Semantic.DeepEqual(was.Labels, pod.Labels) {
+			return nil
+		}
 	}
 	matching, err := r.placementOfPod(ctx, pod)
 	if err != nil {
@@ -107,13 +113,6 @@ func (s *Spread) template(ctx context.Context, r request, written, old *podField
 	additions := matching.GivePod(placement.Pod{Spec: &pod.Spec})
 	additions.Apply(&pod.Spec)
 	return s.warnings(pod, path, sizeOf(r.New))
-}
-
-// spreadsOtherwise reports whether any field that spread depends on differs from the former
-// template.
-func spreadsOtherwise(pod, old *podFields) bool {
-	was := placedPodWithin(old.value)
-	return was == nil || !equality.Semantic.DeepEqual(was.Spec, pod.Spec) || !equality.Semantic.DeepEqual(was.Labels, pod.Labels)
 }
 
 // hasController reports whether a controller made the object.
@@ -167,10 +166,9 @@ func (s *Spread) warnings(pod *podFields, path *field.Path, size int) []string {
 	}
 	var warnings []string
 	for _, wedge := range asked.Wedges(nodes) {
-		if size <= wedge.Most {
-			continue
+		if size > wedge.Most {
+			warnings = append(warnings, wedgeWarning(&wedge, path.Child("topologySpreadConstraints")))
 		}
-		warnings = append(warnings, wedgeWarning(&wedge, path.Child("topologySpreadConstraints")))
 	}
 	return warnings
 }
@@ -178,21 +176,18 @@ func (s *Spread) warnings(pod *podFields, path *field.Path, size int) []string {
 // wedgeWarning describes on one line the problem of a constraint and its remedy.
 func wedgeWarning(w *spread.Wedge, path *field.Path) string {
 	taints := make([]string, 0, len(w.Taints))
-	for i := range w.Taints {
-		taints = append(taints, w.Taints[i].ToString())
+	for _, taint := range w.Taints {
+		taints = append(taints, taint.ToString())
+	}
+	usable := "other domain"
+	if w.Usable != 1 {
+		usable = strconv.Itoa(w.Usable) + " other domains"
 	}
 	return fmt.Sprintf("%s: topologyKey %s counts %s, where every node has a taint that the pod does not tolerate (%s): "+
 		"if there are more than %d such pods, the rest stays pending while none is there, because no more fit in the %s (maxSkew %d); "+
 		"set nodeTaintsPolicy: Honor to leave out such domains",
 		path.Index(w.Constraint.Index), policy.Short(w.Constraint.TopologyKey, policy.MaxKeyLength), policy.ShortList(w.Domains, ", ", policy.Value),
-		policy.ShortList(taints, ", ", policy.MaxKeyLength), w.Most, domains(w.Usable), w.Constraint.MaxSkew)
-}
-
-func domains(n int) string {
-	if n == 1 {
-		return "other domain"
-	}
-	return strconv.Itoa(n) + " other domains"
+		policy.ShortList(taints, ", ", policy.MaxKeyLength), w.Most, usable, w.Constraint.MaxSkew)
 }
 
 // current returns the nodes as they were at most spreadNodesAge ago.
@@ -211,8 +206,8 @@ func (s *Spread) current() []spread.Node {
 	}
 	list := s.config.Nodes.Nodes()
 	s.nodes = make([]spread.Node, len(list))
-	for i := range list {
-		s.nodes[i] = spread.Node{Name: list[i].Name, Labels: list[i].Labels, Taints: list[i].Written}
+	for i, node := range list {
+		s.nodes[i] = spread.Node{Name: node.Name, Labels: node.Labels, Taints: node.Written}
 	}
 	s.version = version
 	return s.nodes

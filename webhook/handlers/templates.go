@@ -153,8 +153,7 @@ func (t *templateReview) missingForDaemons(ctx context.Context, template, old *p
 	}
 	additions := matching.GivePod(placement.Pod{Spec: &pod.Spec, FromDaemonSetController: true})
 	var warnings []string
-	for i := range additions.Tolerations {
-		added := &additions.Tolerations[i]
+	for _, added := range additions.Tolerations {
 		text := added.Key
 		if added.Value != "" {
 			text += "=" + added.Value
@@ -177,8 +176,7 @@ func comparisonWarnings(tolerations, old []corev1.Toleration, path *field.Path) 
 		return nil
 	}
 	var warnings []string
-	for i := range tolerations {
-		t := &tolerations[i]
+	for i, t := range tolerations {
 		compares := t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt
 		if !compares || t.Effect != "" && t.Effect != corev1.TaintEffectNoExecute {
 			continue
