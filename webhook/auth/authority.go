@@ -36,6 +36,9 @@ type reviewer interface {
 // Authority is an authorizer.Authorizer that asks the API server. It is safe for
 // concurrent use.
 type Authority struct {
+	// AuthorizerFunc is authorize, without conditions: a SubjectAccessReview knows of none.
+	authorizer.AuthorizerFunc
+
 	reviews reviewer
 	answers *cache.LRUExpireCache
 	flights singleflight.Group
@@ -84,18 +87,20 @@ type answer struct {
 
 // NewAuthority returns an Authority that asks by reviews, within limits.
 func NewAuthority(reviews reviewer, now clock.Clock, limits AuthorityLimits) *Authority {
-	return &Authority{
+	a := &Authority{
 		reviews: reviews,
 		answers: cache.NewLRUExpireCacheWithClock(kept, now),
 		clock:   now,
 		limiter: newFairLimiter(limits, now),
 	}
+	a.AuthorizerFunc = a.authorize
+	return a
 }
 
-// Authorize implements authorizer.Authorizer. An error comes with DecisionNoOpinion
+// authorize answers a question, from memory if it can. An error comes with DecisionNoOpinion
 // and means that there is no answer; it is a BusyError where the API server was not asked because
 // the answer would come after the end of ctx.
-func (a *Authority) Authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+func (a *Authority) authorize(ctx context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	spec := specOf(attributes)
 	key, err := keyOf(&spec)
 	if err != nil {
@@ -145,14 +150,12 @@ func (a *Authority) ask(
 		return answer{}, fmt.Errorf("review access: %w", err)
 	}
 	status := &review.Status
-	result := answer{reason: status.Reason}
+	result := answer{authorizer.DecisionNoOpinion, status.Reason}
 	switch {
 	case status.Denied:
 		result.decision = authorizer.DecisionDeny
 	case status.Allowed:
 		result.decision = authorizer.DecisionAllow
-	default:
-		result.decision = authorizer.DecisionNoOpinion
 	}
 	// A no with an evaluation error is a no: RBAC gives one for every binding to a role that does
 	// not exist. It may pass, so it is not kept.
@@ -160,17 +163,6 @@ func (a *Authority) ask(
 		a.answers.Add(key, result, keptFor)
 	}
 	return result, nil
-}
-
-// ConditionsAwareAuthorize implements authorizer.Authorizer: a SubjectAccessReview
-// knows of no conditions.
-func (a *Authority) ConditionsAwareAuthorize(ctx context.Context, attributes authorizer.Attributes) authorizer.ConditionsAwareDecision {
-	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, attributes))
-}
-
-// EvaluateConditions implements authorizer.Authorizer. There are none to evaluate.
-func (a *Authority) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
-	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
 // specOf puts a question as the API server takes it. The groups are in order, so that
@@ -202,31 +194,29 @@ func specOf(attributes authorizer.Attributes) authorizationv1.SubjectAccessRevie
 	}
 	// Requirements only narrow a question. Those that cannot be read or written are left out,
 	// and the question is the wider one.
-	if required, _ := attributes.GetFieldSelector(); len(required) > 0 {
-		var list []metav1.FieldSelectorRequirement
-		for _, r := range required {
-			if operator, ok := fieldOperators[r.Operator]; ok {
-				list = append(list, metav1.FieldSelectorRequirement{Key: r.Field, Operator: operator, Values: []string{r.Value}})
-			}
-		}
-		if len(list) > 0 {
-			spec.ResourceAttributes.FieldSelector = &authorizationv1.FieldSelectorAttributes{Requirements: list}
+	ofFields, _ := attributes.GetFieldSelector()
+	var fields []metav1.FieldSelectorRequirement
+	for _, r := range ofFields {
+		if operator, ok := fieldOperators[r.Operator]; ok {
+			fields = append(fields, metav1.FieldSelectorRequirement{Key: r.Field, Operator: operator, Values: []string{r.Value}})
 		}
 	}
-	if required, _ := attributes.GetLabelSelector(); len(required) > 0 {
-		var list []metav1.LabelSelectorRequirement
-		for _, r := range required {
-			if operator, ok := labelOperators[r.Operator()]; ok {
-				requirement := metav1.LabelSelectorRequirement{Key: r.Key(), Operator: operator}
-				if operator == metav1.LabelSelectorOpIn || operator == metav1.LabelSelectorOpNotIn {
-					requirement.Values = r.Values().List()
-				}
-				list = append(list, requirement)
+	if len(fields) > 0 {
+		spec.ResourceAttributes.FieldSelector = &authorizationv1.FieldSelectorAttributes{Requirements: fields}
+	}
+	ofLabels, _ := attributes.GetLabelSelector()
+	var labels []metav1.LabelSelectorRequirement
+	for _, r := range ofLabels {
+		if operator, ok := labelOperators[r.Operator()]; ok {
+			requirement := metav1.LabelSelectorRequirement{Key: r.Key(), Operator: operator}
+			if operator == metav1.LabelSelectorOpIn || operator == metav1.LabelSelectorOpNotIn {
+				requirement.Values = r.Values().List()
 			}
+			labels = append(labels, requirement)
 		}
-		if len(list) > 0 {
-			spec.ResourceAttributes.LabelSelector = &authorizationv1.LabelSelectorAttributes{Requirements: list}
-		}
+	}
+	if len(labels) > 0 {
+		spec.ResourceAttributes.LabelSelector = &authorizationv1.LabelSelectorAttributes{Requirements: labels}
 	}
 	return spec
 }

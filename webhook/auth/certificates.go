@@ -108,6 +108,7 @@ const lookEvery = 10 * time.Second
 // follow uses the authorities in the file when it changes, and keeps the known ones while the
 // file cannot be used.
 func (c *certificates) follow(ctx context.Context) error {
+	log := logr.FromContextOrDiscard(ctx)
 	ticker := c.clock.NewTicker(lookEvery)
 	defer ticker.Stop()
 	broken := false
@@ -117,27 +118,20 @@ func (c *certificates) follow(ctx context.Context) error {
 			return nil
 		case <-ticker.C():
 		}
-		err := c.reload(ctx)
-		if err != nil && !broken {
-			logr.FromContextOrDiscard(ctx).Error(err, "read the authorities of client certificates again, those known stay in use",
-				"file", c.accepted.CAFile)
+		read, err := readAuthorities(c.accepted.CAFile)
+		switch {
+		case err != nil:
+			c.metrics.read(trustAuthorities, err)
+			if !broken {
+				log.Error(err, "read the authorities of client certificates again, those known stay in use", "file", c.accepted.CAFile)
+			}
+		case read.digest != c.authorities.Load().digest:
+			c.metrics.read(trustAuthorities, nil)
+			c.authorities.Store(read)
+			log.Info("authorities of client certificates in use", "file", c.accepted.CAFile, "authorities", read.count)
 		}
 		broken = err != nil
 	}
-}
-
-func (c *certificates) reload(ctx context.Context) error {
-	read, err := readAuthorities(c.accepted.CAFile)
-	if err == nil && read.digest == c.authorities.Load().digest {
-		return nil
-	}
-	c.metrics.read(trustAuthorities, err)
-	if err != nil {
-		return err
-	}
-	c.authorities.Store(read)
-	logr.FromContextOrDiscard(ctx).Info("authorities of client certificates in use", "file", c.accepted.CAFile, "authorities", read.count)
-	return nil
 }
 
 // maxAuthorities bounds the file of authorities in bytes: large PEM is slow to parse.
