@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -55,8 +56,7 @@ func (s *Store) confirm(ctx context.Context, w *watched) (objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	sameUIDs := maps.EqualFunc(stored.generations(), list.generations(), func(int64, int64) bool { return true })
-	if !sameUIDs {
+	if !sets.KeySet(stored.generations()).Equal(sets.KeySet(list.generations())) {
 		return nil, errBehind
 	}
 	return list, nil
@@ -100,13 +100,6 @@ func (s *Store) check(ctx context.Context) {
 	}
 }
 
-// live returns the policies of a kind as the API server has them.
-func (s *Store) live(ctx context.Context, w *watched) (objects, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	return w.read(ctx, s.options.Live)
-}
-
 // storedGenerations returns the generations of the policies of a kind, by UID, as the API server has
 // them. It asks for metadata alone: the other fields are most of what a list costs.
 func (s *Store) storedGenerations(ctx context.Context, w *watched) (map[types.UID]int64, error) {
@@ -118,8 +111,8 @@ func (s *Store) storedGenerations(ctx context.Context, w *watched) (map[types.UI
 		return nil, fmt.Errorf("list %s: %w", w.Resource, err)
 	}
 	generations := make(map[types.UID]int64, len(list.Items))
-	for i := range list.Items {
-		generations[list.Items[i].UID] = list.Items[i].Generation
+	for _, item := range list.Items {
+		generations[item.UID] = item.Generation
 	}
 	return generations, nil
 }
@@ -154,7 +147,9 @@ func (s *Store) source(ctx context.Context, w *watched) (objects, error) {
 	if !w.blind {
 		return w.cached(ctx, s.options.Cache)
 	}
-	stored, err := s.live(ctx, w)
+	asking, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	stored, err := w.read(asking, s.options.Live)
 	if err == nil {
 		s.compare(ctx, w, stored.generations())
 	}
@@ -191,13 +186,13 @@ func (o objects) generations() map[types.UID]int64 {
 // keep returns the stored policies together with those in force that are lost: neither they
 // nor others of their names are stored. It reports whether there are such.
 func keep(inForce, stored objects) (both objects, lost bool) {
-	names := make(map[string]struct{}, len(stored))
+	names := make(sets.Set[string], len(stored))
 	for _, p := range stored {
-		names[p.GetName()] = struct{}{}
+		names.Insert(p.GetName())
 	}
 	both = slices.Clone(stored)
 	for _, p := range inForce {
-		if _, ok := names[p.GetName()]; !ok {
+		if !names.Has(p.GetName()) {
 			both = append(both, p)
 		}
 	}

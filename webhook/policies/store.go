@@ -178,14 +178,12 @@ func (s *Store) watch(ctx context.Context, w *watched) (stop func(), ok bool) {
 	if informer == nil {
 		return nil, false
 	}
-	changed := func() {
+	changed := func(any) {
 		w.dirty.Store(true)
 		signal(s.changed)
 	}
 	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { changed() },
-		UpdateFunc: func(any, any) { changed() },
-		DeleteFunc: func(any) { changed() },
+		AddFunc: changed, UpdateFunc: func(_, obj any) { changed(obj) }, DeleteFunc: changed,
 	})
 	if err != nil { // It says so when it has been stopped.
 		return nil, false
