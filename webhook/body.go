@@ -26,9 +26,6 @@ type refusal struct {
 	text   string
 }
 
-// Error implements error.
-func (r *refusal) Error() string { return r.text }
-
 var (
 	errBodyTooLarge = &refusal{http.StatusRequestEntityTooLarge, "the body is larger than 7 MiB"}
 	errBodyEmpty    = &refusal{http.StatusBadRequest, "the body is empty"}
@@ -70,10 +67,6 @@ func (b *Bodies) take(n int64) bool {
 	}
 }
 
-func (b *Bodies) release(n int64) {
-	b.used.Add(-n)
-}
-
 // room is the share of one body in Bodies, to be released when the body is no longer used.
 type room struct {
 	bodies *Bodies
@@ -83,7 +76,7 @@ type room struct {
 // release gives the room back. Further calls do nothing.
 func (r *room) release() {
 	if r.size > 0 {
-		r.bodies.release(r.size)
+		r.bodies.used.Add(-r.size)
 		r.size = 0
 	}
 }
@@ -108,34 +101,29 @@ func readBody(w http.ResponseWriter, r *http.Request, bodies *Bodies, deadline t
 	taken := room{bodies: bodies, size: size}
 	// A server without deadlines (a recorder in a test) still bounds the size.
 	_ = http.NewResponseController(w).SetReadDeadline(deadline)
-	body, refused := read(http.MaxBytesReader(w, r.Body, maxBodyBytes), r.ContentLength, buffer)
-	if refused != nil {
-		taken.release()
-		return nil, room{}, refused
-	}
-	return body, taken, nil
-}
-
-func read(from io.Reader, length int64, buffer func(int) []byte) ([]byte, *refusal) {
+	from := http.MaxBytesReader(w, r.Body, maxBodyBytes)
 	var body []byte
 	var err error
-	if length > 0 {
-		body = buffer(int(length))
+	if r.ContentLength > 0 {
+		body = buffer(int(size))
 		_, err = io.ReadFull(from, body)
 	} else {
 		body, err = io.ReadAll(from)
 	}
-	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		return nil, errBodyTooLarge
+	var refused *refusal
+	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case tooLarge:
+		refused = errBodyTooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		refused = errBodyLate
+	case err != nil:
+		refused = errBodyUnread
+	case len(body) == 0:
+		refused = errBodyEmpty
+	default:
+		return body, taken, nil
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, errBodyLate
-	}
-	if err != nil {
-		return nil, errBodyUnread
-	}
-	if len(body) == 0 {
-		return nil, errBodyEmpty
-	}
-	return body, nil
+	taken.release()
+	return nil, room{}, refused
 }

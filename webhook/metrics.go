@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -24,11 +25,14 @@ type Metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	findings *prometheus.CounterVec
-	named    *named
 	refusals *prometheus.CounterVec
 	panics   prometheus.Counter
 	// connections counts those that a limit closed.
 	connections prometheus.Counter
+
+	mu sync.Mutex
+	// named has the policies that labels name: the first policy.MaxNamed that have findings.
+	named sets.Set[string]
 }
 
 // NewMetrics registers the admission metrics with reg.
@@ -48,7 +52,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "tollgate_policy_findings_total",
 			Help: "Violations of policies, by the kind and the name of the policy (none for a rule without a policy), the reason (see docs/refusals.md) and the action (deny, warn, audit). A violation of several policies counts for each of them. Dry runs count too.",
 		}, []string{"kind", "policy", "reason", "action"}),
-		named: &named{policies: map[string]struct{}{}},
+		named: sets.Set[string]{},
 		refusals: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_admission_refused_total",
 			Help: "HTTP requests that were refused before a verdict, by endpoint and HTTP status.",
@@ -89,7 +93,7 @@ func (m *Metrics) found(f *policy.Finding) {
 	for ref := range f.Policies() {
 		kind, name := "none", "none"
 		if ref != "" {
-			kind, name = m.named.labels(ref)
+			kind, name = m.labels(ref)
 		}
 		for _, action := range actions {
 			m.findings.WithLabelValues(kind, name, string(f.Reason), strings.ToLower(string(action))).Inc()
@@ -97,23 +101,15 @@ func (m *Metrics) found(f *policy.Finding) {
 	}
 }
 
-// named has the policies that labels name: the first policy.MaxNamed that have findings.
-type named struct {
-	mu       sync.Mutex
-	policies map[string]struct{}
-}
-
 // labels returns the labels kind and policy for "Kind/name".
-func (n *named) labels(ref string) (kind, name string) {
+func (m *Metrics) labels(ref string) (kind, name string) {
 	kind, name, _ = strings.Cut(ref, "/")
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if _, known := n.policies[ref]; !known {
-		if len(n.policies) >= policy.MaxNamed {
-			return kind, policy.OtherName
-		}
-		n.policies[ref] = struct{}{}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.named.Has(ref) && len(m.named) >= policy.MaxNamed {
+		return kind, policy.OtherName
 	}
+	m.named.Insert(ref)
 	return kind, name
 }
 

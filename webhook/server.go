@@ -93,15 +93,19 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("listen for reviews: %w", err)
 	}
 	server := s.server(ctx)
-	ended := make(chan error, 1)
-	stop := context.AfterFunc(ctx, func() { ended <- shutDown(ctx, server) })
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		shutDown(ctx, server)
+	})
 	close(s.listening)
 	err = server.Serve(tls.NewListener(limitConnections(open, connectionLimit, connectionLimitEach, s.options.Metrics.connections), config))
 	if !errors.Is(err, http.ErrServerClosed) {
 		stop()
 		return fmt.Errorf("serve reviews: %w", err)
 	}
-	return <-ended
+	<-ended
+	return nil
 }
 
 func (s *Server) server(ctx context.Context) *http.Server {
@@ -122,15 +126,13 @@ func (s *Server) server(ctx context.Context) *http.Server {
 }
 
 // shutDown closes the port, and the connections once they are idle.
-func shutDown(ctx context.Context, server *http.Server) error {
+func shutDown(ctx context.Context, server *http.Server) {
 	const patience = time.Minute
-	log := logr.FromContextOrDiscard(ctx)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		log.Error(err, "shut down the server of reviews")
+		logr.FromContextOrDiscard(ctx).Error(err, "shut down the server of reviews")
 	}
-	return nil
 }
 
 // StartedChecker implements webhook.Server: the check fails while no client can connect.

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tollgate-dev/tollgate/webhook/handlers"
 	"github.com/tollgate-dev/tollgate/webhook/review"
@@ -58,13 +59,11 @@ func (e *Endpoint) traced(ctx context.Context, header http.Header, req *review.R
 
 // policiesOf returns how many policies the findings are of.
 func policiesOf(result *handlers.Result) int {
-	named := map[string]struct{}{}
+	named := sets.Set[string]{}
 	for _, finding := range result.Findings {
 		for name := range finding.Policies() {
-			if name != "" {
-				named[name] = struct{}{}
-			}
+			named.Insert(name)
 		}
 	}
-	return len(named)
+	return named.Delete("").Len()
 }

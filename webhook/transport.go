@@ -131,8 +131,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if cause := recover(); cause != nil {
 			e.opts.Metrics.panics.Inc()
 			log.Error(nil, "panic while judging a review", "panic", cause, "stack", string(debug.Stack()))
-			e.boundWrite(w, writeTimeout)
-			http.Error(w, "internal error", http.StatusInternalServerError)
+			e.fail("internal error")(w)
 		}
 	}()
 	if len(r.TransferEncoding) > 0 {
@@ -185,7 +184,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e *Endpoint) answer(ctx context.Context, header http.Header, req *review.Request, start time.Time) func(http.ResponseWriter) {
 	result, err := e.traced(ctx, header, req, start)
 	e.opts.Metrics.observe(e.name, e.label(req), req, &result, err, e.opts.Clock.Since(start))
-	if bad := (*review.BadError)(nil); errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*review.BadError](err); ok {
 		return func(w http.ResponseWriter) { e.refuse(w, &refusal{http.StatusBadRequest, bad.Error()}) }
 	}
 	if err != nil {
@@ -211,13 +210,13 @@ func (e *Endpoint) answer(ctx context.Context, header http.Header, req *review.R
 // textOfUndecided returns the reason for the lack of a decision, for the client: what it can
 // change itself, and nothing of the cluster.
 func textOfUndecided(err error) string {
-	if busy := (*auth.BusyError)(nil); errors.As(err, &busy) {
+	if busy, ok := errors.AsType[*auth.BusyError](err); ok {
 		return ": " + busy.Error()
 	}
-	if busy := (*cel.BusyError)(nil); errors.As(err, &busy) {
+	if busy, ok := errors.AsType[*cel.BusyError](err); ok {
 		return ": " + busy.Error()
 	}
-	if undecided := (*handlers.UndecidedError)(nil); errors.As(err, &undecided) {
+	if undecided, ok := errors.AsType[*handlers.UndecidedError](err); ok {
 		return ": " + undecided.Error()
 	}
 	return ", see the log of Tollgate"
