@@ -137,7 +137,7 @@ func (a *Authority) authorize(ctx context.Context, attributes authorizer.Attribu
 }
 
 func (a *Authority) ask(
-	ctx context.Context, key key, spec authorizationv1.SubjectAccessReviewSpec, namespace string, within time.Duration,
+	ctx context.Context, key digest, spec authorizationv1.SubjectAccessReviewSpec, namespace string, within time.Duration,
 ) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -234,11 +234,9 @@ var (
 	}
 )
 
-// key tells questions apart: it is a digest of a whole question, so that the names and tokens of
-// users are not kept.
-type key [sha256.Size]byte
-
-func keyOf(spec *authorizationv1.SubjectAccessReviewSpec) (key, error) {
+// keyOf returns what tells questions apart: a digest of a whole question, so that the names and
+// tokens of users are not kept.
+func keyOf(spec *authorizationv1.SubjectAccessReviewSpec) (digest, error) {
 	content, err := spec.Marshal()
 	return sha256.Sum256(content), err
 }

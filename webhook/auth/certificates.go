@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/utils/clock"
 )
 
 // Certificates say which client certificates are accepted: those of an authority in the
@@ -35,16 +34,14 @@ var errOtherName = errors.New("neither the common name nor an organization of th
 
 // certificates verifies client certificates.
 type certificates struct {
-	accepted    Certificates
-	clock       clock.WithTicker
-	serverClock clock.PassiveClock
-	metrics     *CallerMetrics
+	CallerOptions
+
 	authorities atomic.Pointer[authorities]
 	verified    verified[*authorities]
 }
 
 func newCertificates(o CallerOptions) (*certificates, error) {
-	c := &certificates{accepted: *o.Certificates, clock: o.Clock, serverClock: o.ServerClock, metrics: o.Metrics}
+	c := &certificates{CallerOptions: o}
 	read, err := readAuthorities(o.Certificates.CAFile)
 	if err != nil {
 		return nil, err
@@ -56,11 +53,11 @@ func newCertificates(o CallerOptions) (*certificates, error) {
 // identify returns the grant of the chain that a client presents. That the client has the key
 // was shown in the handshake.
 func (c *certificates) identify(chain []*x509.Certificate) (grant, error) {
-	by, now, shown := c.authorities.Load(), c.serverClock.Now(), digest(sha256.Sum256(chain[0].Raw))
+	by, now, shown := c.authorities.Load(), c.ServerClock.Now(), digest(sha256.Sum256(chain[0].Raw))
 	if found, ok := c.verified.get(shown, by, now); ok {
 		return found, nil
 	}
-	until, err := verifyChain(chain, by, &c.accepted, now)
+	until, err := verifyChain(chain, by, c.Certificates, now)
 	if err != nil {
 		return grant{}, err
 	}
@@ -92,13 +89,8 @@ func verifyChain(chain []*x509.Certificate, by *authorities, accepted *Certifica
 		!slices.ContainsFunc(subject.Organization, func(o string) bool { return slices.Contains(accepted.Organizations, o) }) {
 		return time.Time{}, errOtherName
 	}
-	until := chain[0].NotAfter
-	for _, certificate := range found[0] {
-		if certificate.NotAfter.Before(until) {
-			until = certificate.NotAfter
-		}
-	}
-	return until, nil
+	first := slices.MinFunc(found[0], func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+	return first.NotAfter, nil
 }
 
 // lookEvery is how often the file of authorities is looked at. An administrator who replaces an
@@ -109,7 +101,7 @@ const lookEvery = 10 * time.Second
 // file cannot be used.
 func (c *certificates) follow(ctx context.Context) error {
 	log := logr.FromContextOrDiscard(ctx)
-	ticker := c.clock.NewTicker(lookEvery)
+	ticker := c.Clock.NewTicker(lookEvery)
 	defer ticker.Stop()
 	broken := false
 	for {
@@ -118,17 +110,17 @@ func (c *certificates) follow(ctx context.Context) error {
 			return nil
 		case <-ticker.C():
 		}
-		read, err := readAuthorities(c.accepted.CAFile)
+		read, err := readAuthorities(c.Certificates.CAFile)
 		switch {
 		case err != nil:
-			c.metrics.read(trustAuthorities, err)
+			c.Metrics.read(trustAuthorities, err)
 			if !broken {
-				log.Error(err, "read the authorities of client certificates again, those known stay in use", "file", c.accepted.CAFile)
+				log.Error(err, "read the authorities of client certificates again, those known stay in use", "file", c.Certificates.CAFile)
 			}
 		case read.digest != c.authorities.Load().digest:
-			c.metrics.read(trustAuthorities, nil)
+			c.Metrics.read(trustAuthorities, nil)
 			c.authorities.Store(read)
-			log.Info("authorities of client certificates in use", "file", c.accepted.CAFile, "authorities", read.count)
+			log.Info("authorities of client certificates in use", "file", c.Certificates.CAFile, "authorities", read.count)
 		}
 		broken = err != nil
 	}

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/rsa"
@@ -15,7 +16,6 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/singleflight"
-	"k8s.io/utils/clock"
 )
 
 const (
@@ -52,12 +52,7 @@ type keySet struct {
 
 // keys are the keys that tokens are signed with. It is safe for concurrent use.
 type keys struct {
-	source  Source
-	issuer  string
-	clock   clock.PassiveClock
-	metrics *CallerMetrics
-	// waits makes reviews wait for a reading. Where no caller is refused, none has to.
-	waits bool
+	CallerOptions
 
 	readings singleflight.Group
 
@@ -69,16 +64,14 @@ type keys struct {
 	failures  int
 }
 
-func newKeys(o CallerOptions) *keys {
-	return &keys{source: o.Tokens.Published, issuer: o.Tokens.Issuer, clock: o.Clock, metrics: o.Metrics, waits: o.Required}
-}
+func newKeys(o CallerOptions) *keys { return &keys{CallerOptions: o} }
 
 // current returns the keys that were read last, nil if none were, and whether they are to be
 // read again before they are used.
 func (k *keys) current() (set *keySet, old bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.set, k.clock.Now().Sub(k.readAt) >= refreshAfter
+	return k.set, k.Clock.Now().Sub(k.readAt) >= refreshAfter
 }
 
 // refreshed reads keys that are old again, and returns those that count then: if they cannot
@@ -94,7 +87,7 @@ func (k *keys) refreshed(ctx context.Context) *keySet {
 func (k *keys) find(ctx context.Context, id string) (*keySet, jose.JSONWebKey, error) {
 	k.mu.Lock()
 	set, key, err := k.known(id)
-	now := k.clock.Now()
+	now := k.Clock.Now()
 	reads := (err != nil || now.Sub(k.readAt) >= refreshAfter) && !now.Before(k.notBefore)
 	k.mu.Unlock()
 	if !reads {
@@ -104,14 +97,14 @@ func (k *keys) find(ctx context.Context, id string) (*keySet, jose.JSONWebKey, e
 	reading := k.readings.DoChan("", func() (any, error) {
 		// A reading may have ended since reads was computed.
 		k.mu.Lock()
-		early := k.clock.Now().Before(k.notBefore)
+		early := k.Clock.Now().Before(k.notBefore)
 		k.mu.Unlock()
 		if !early {
 			k.read(context.WithoutCancel(ctx))
 		}
 		return nil, nil
 	})
-	if !k.waits {
+	if !k.Required { // Where no caller is refused, no review has to wait for a reading.
 		return set, key, err
 	}
 	longest := callerPatience
@@ -134,7 +127,7 @@ func (k *keys) find(ctx context.Context, id string) (*keySet, jose.JSONWebKey, e
 
 // known must be called with the lock held.
 func (k *keys) known(id string) (*keySet, jose.JSONWebKey, error) {
-	if k.set == nil || k.clock.Now().Sub(k.readAt) >= maxAge {
+	if k.set == nil || k.Clock.Now().Sub(k.readAt) >= maxAge {
 		return nil, jose.JSONWebKey{}, errNoKeys
 	}
 	key, ok := k.set.keys[id]
@@ -146,20 +139,20 @@ func (k *keys) known(id string) (*keySet, jose.JSONWebKey, error) {
 
 // read reads the keys, and keeps those that are there if that does not work.
 func (k *keys) read(ctx context.Context) {
-	began := k.clock.Now()
+	began := k.Clock.Now()
 	set, err := k.published(ctx)
-	k.metrics.read(trustKeys, err)
+	k.Metrics.read(trustKeys, err)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil {
-		k.notBefore = k.clock.Now().Add(min(retryFirst<<min(k.failures, 10), retryMost))
+		k.notBefore = k.Clock.Now().Add(min(retryFirst<<min(k.failures, 10), retryMost))
 		if k.failures == 0 {
 			logr.FromContextOrDiscard(ctx).Error(err, "read the keys that tokens of callers are signed with, those known stay in use")
 		}
 		k.failures++
 		return
 	}
-	k.failures, k.readAt, k.notBefore = 0, began, k.clock.Now().Add(readEvery)
+	k.failures, k.readAt, k.notBefore = 0, began, k.Clock.Now().Add(readEvery)
 	if k.set == nil || k.set.digest != set.digest || k.set.issuer != set.issuer {
 		k.set = set
 		logr.FromContextOrDiscard(ctx).Info("keys that tokens of callers are signed with are in use", "issuer", set.issuer, "keys", len(set.keys))
@@ -169,13 +162,11 @@ func (k *keys) read(ctx context.Context) {
 func (k *keys) published(ctx context.Context) (*keySet, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	published, err := k.source(ctx)
+	published, err := k.Tokens.Published(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if k.issuer != "" {
-		published.Issuer = k.issuer
-	}
+	published.Issuer = cmp.Or(k.Tokens.Issuer, published.Issuer)
 	return parseKeys(published)
 }
 

@@ -207,7 +207,7 @@ func TestF07KeysStayWhileTheAPIServerIsAwayAndAreAskedForMoreAndMoreSeldom(t *te
 		_, _, err = k.find(ctx, "one")
 		require.ErrorIs(t, err, errNoKeys, "an hour is how long they may be kept")
 		require.Len(t, logged.all(), 2, "that they are in use, and once that they cannot be read: %v", logged.all())
-		require.InDelta(t, p.times()-1, testutil.ToFloat64(k.metrics.reads.WithLabelValues("keys", "failed")), 1)
+		require.InDelta(t, p.times()-1, testutil.ToFloat64(k.Metrics.reads.WithLabelValues("keys", "failed")), 1)
 
 		p.fail(nil)
 		time.Sleep(retryMost)

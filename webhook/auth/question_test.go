@@ -93,7 +93,7 @@ func TestQuestionsThatDifferHaveDifferentKeys(t *testing.T) {
 		},
 		"a path": func(a *authorizer.AttributesRecord, _ *user.DefaultInfo) { a.ResourceRequest, a.Path = false, "/x" },
 	}
-	seen := map[key]string{}
+	seen := map[digest]string{}
 	for name, change := range changes {
 		attributes := whole(t)
 		who := *attributes.User.(*user.DefaultInfo)

@@ -10,7 +10,7 @@ import (
 // certificate, and one token at a time to each endpoint.
 const maxVerified = 256
 
-// digest stands for a credential, so that no token is kept.
+// digest stands for a credential, or for a question about permissions, so that neither is kept.
 type digest [sha256.Size]byte
 
 // verified remembers the grants of good credentials, until they expire. Bad ones are not
