@@ -146,8 +146,8 @@ func signal(to chan struct{}) {
 func (s *Store) Start(ctx context.Context) error {
 	s.next = policyset.None()
 	for _, w := range s.watched {
-		stop, ok := s.watch(ctx, w)
-		if !ok {
+		stop := s.watch(ctx, w)
+		if stop == nil {
 			return nil // stopped before the policies were there
 		}
 		defer stop()
@@ -172,11 +172,12 @@ func (s *Store) Start(ctx context.Context) error {
 	}
 }
 
-// watch begins to watch a kind, and returns once all of it that there was is known.
-func (s *Store) watch(ctx context.Context, w *watched) (stop func(), ok bool) {
+// watch begins to watch a kind, and returns once all of it that there was is known; nil if ctx ends
+// first.
+func (s *Store) watch(ctx context.Context, w *watched) (stop func()) {
 	informer := s.informer(ctx, w)
 	if informer == nil {
-		return nil, false
+		return nil
 	}
 	changed := func(any) {
 		w.dirty.Store(true)
@@ -186,14 +187,14 @@ func (s *Store) watch(ctx context.Context, w *watched) (stop func(), ok bool) {
 		AddFunc: changed, UpdateFunc: func(_, obj any) { changed(obj) }, DeleteFunc: changed,
 	})
 	if err != nil { // It says so when it has been stopped.
-		return nil, false
+		return nil
 	}
 	stop = func() { _ = informer.RemoveEventHandler(registration) }
 	if !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		stop()
-		return nil, false
+		return nil
 	}
-	return stop, true
+	return stop
 }
 
 // informer returns the watch of a kind; nil if ctx ends first. The definitions may
