@@ -238,7 +238,7 @@ func (c *cluster) setup(machine clock.PassiveClock) *setup {
 				},
 				Features: handlers.Features{NodeTaintTimestamps: true, SchedulingDirectives: true, DeviceTaintAdmission: true},
 				Trackers: handlers.Trackers{
-					Spread:  handlers.NewSpread(handlers.SpreadConfig{Nodes: known, Known: yes, Clock: machine}),
+					Spread:  &handlers.Spread{Nodes: known, Known: yes, Clock: machine},
 					Outages: outages, DeviceTaints: known,
 				},
 			},

@@ -38,22 +38,17 @@ type nodeList interface {
 	NodesVersion() uint64
 }
 
-// SpreadConfig configures a Spread.
-type SpreadConfig struct {
+// Spread warns of topology spread constraints that pods may wait for without end, because
+// they count nodes whose taints the pods do not tolerate (TS-06). It never refuses
+// anything. The nil Spread, where nodes are not followed, warns of nothing. It is safe for
+// concurrent use.
+type Spread struct {
 	Nodes nodeList
 	// Known reports whether Nodes has all nodes that there were at the start.
 	Known func() bool
 	// ComparisonOperators says whether tolerations compare numbers in the cluster.
 	ComparisonOperators bool
 	Clock               clock.PassiveClock
-}
-
-// Spread warns of topology spread constraints that pods may wait for without end, because
-// they count nodes whose taints the pods do not tolerate (TS-06). It never refuses
-// anything. The nil Spread, where nodes are not followed, warns of nothing. It is safe for
-// concurrent use.
-type Spread struct {
-	config SpreadConfig
 
 	mu      sync.Mutex // guards what is below
 	nodes   []spread.Node
@@ -61,13 +56,10 @@ type Spread struct {
 	read    time.Time
 }
 
-// NewSpread returns a Spread.
-func NewSpread(config SpreadConfig) *Spread { return &Spread{config: config} }
-
 // concerns reports whether a pod has constraints at all: most have none.
 func (s *Spread) concerns(pod review.Value) bool {
 	var f review.Fields
-	return s != nil && !f.At(pod, "spec", "topologySpreadConstraints").IsNull() && s.config.Known()
+	return s != nil && !f.At(pod, "spec", "topologySpreadConstraints").IsNull() && s.Known()
 }
 
 // pod returns the warnings about a pod that is created. Where a controller made it from
@@ -156,7 +148,7 @@ func (s *Spread) warnings(pod *podFields, path *field.Path, size int) []string {
 		return nil
 	}
 	written := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: pod.Labels}, Spec: pod.Spec}
-	asked, err := spread.Read(&written, spread.Options{ComparisonOperators: s.config.ComparisonOperators})
+	asked, err := spread.Read(&written, spread.Options{ComparisonOperators: s.ComparisonOperators})
 	if err != nil {
 		return nil
 	}
@@ -194,17 +186,17 @@ func wedgeWarning(w *spread.Wedge, path *field.Path) string {
 func (s *Spread) current() []spread.Node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.config.Clock.Now()
+	now := s.Clock.Now()
 	if s.nodes != nil && now.Sub(s.read).Abs() < spreadNodesAge {
 		return s.nodes
 	}
 	// The number is read first: a change after it is found the next time.
-	version := s.config.Nodes.NodesVersion()
+	version := s.Nodes.NodesVersion()
 	s.read = now
 	if s.nodes != nil && version == s.version {
 		return s.nodes
 	}
-	list := s.config.Nodes.Nodes()
+	list := s.Nodes.Nodes()
 	s.nodes = make([]spread.Node, len(list))
 	for i, node := range list {
 		s.nodes[i] = spread.Node{Name: node.Name, Labels: node.Labels, Taints: node.Written}

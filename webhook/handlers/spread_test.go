@@ -38,7 +38,7 @@ func spreadOver(known bool, nodes ...tracker.Node) (*Spread, *tracker.Tracker, *
 	for _, n := range nodes {
 		tr.SetNode(n, clock.Now())
 	}
-	return NewSpread(SpreadConfig{Nodes: tr, Known: func() bool { return known }, Clock: clock}), tr, clock
+	return &Spread{Nodes: tr, Known: func() bool { return known }, Clock: clock}, tr, clock
 }
 
 // threeZones has zones a and b for everybody, and c that is broken.

@@ -97,10 +97,10 @@ func NewChecker(options Options) (*Checker, error) {
 	}
 	if gates.Enabled(settings.NodeTaintEviction) {
 		c.nodes = tracker.New()
-		judges.Spread = handlers.NewSpread(handlers.SpreadConfig{
+		judges.Spread = &handlers.Spread{
 			Nodes: c.nodes, Known: func() bool { return c.nodesRead },
 			ComparisonOperators: c.Config.Eviction.ComparisonOperators, Clock: c.pace,
-		})
+		}
 	}
 	config := webhook.Config{Handlers: judges} // Its options are for requests by HTTP.
 	c.mutate, c.validate = webhook.Mutate(config), webhook.Validate(config)

@@ -128,9 +128,9 @@ func (p *program) webhookConfig(
 		config.DeviceTaints = state.tracker
 	}
 	if state.nodes {
-		config.Spread = handlers.NewSpread(handlers.SpreadConfig{
+		config.Spread = &handlers.Spread{
 			Nodes: state.tracker, Known: state.pods, ComparisonOperators: p.config.Eviction.ComparisonOperators, Clock: p.local,
-		})
+		}
 	}
 	return webhook.Config{
 		Options: webhook.Options{
