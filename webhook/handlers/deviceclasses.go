@@ -114,19 +114,19 @@ func (c *DeviceClasses) OfPod(ctx context.Context, namespace string, claims []co
 // ofClaim returns the classes that one claim of a pod requests. Reads counts the reads for
 // the pod from the API server.
 func (c *DeviceClasses) ofClaim(ctx context.Context, namespace string, claim *corev1.PodResourceClaim, reads *int) ([]string, error) {
-	var key claimKey
+	key := claimKey{types.NamespacedName{Namespace: namespace}, "ResourceClaim"}
 	var spec resourcev1.ResourceClaimSpec
 	var err error
 	switch {
 	case claim.ResourceClaimTemplateName != nil:
-		key = claimKey{types.NamespacedName{Namespace: namespace, Name: *claim.ResourceClaimTemplateName}, "ResourceClaimTemplate"}
+		key.Name, key.kind = *claim.ResourceClaimTemplateName, "ResourceClaimTemplate"
 		var template resourcev1.ResourceClaimTemplate
 		if err = c.cache.Get(ctx, key.NamespacedName, &template); apierrors.IsNotFound(err) {
 			err = c.readLive(ctx, key, &template, reads)
 		}
 		spec = template.Spec.Spec
 	case claim.ResourceClaimName != nil:
-		key = claimKey{types.NamespacedName{Namespace: namespace, Name: *claim.ResourceClaimName}, "ResourceClaim"}
+		key.Name = *claim.ResourceClaimName
 		var object resourcev1.ResourceClaim
 		err = c.readLive(ctx, key, &object, reads)
 		spec = object.Spec

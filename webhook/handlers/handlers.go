@@ -309,11 +309,9 @@ func (r *reviewer) mutating(mutate func(request, context.Context) (jsonPatch, er
 	})
 }
 
-// judgement judges a request by the policies in force, and returns the findings and warnings.
-type judgement func(req request, ctx context.Context) (found []policy.Finding, warnings []string, err error)
-
-// judging returns the handler that answers with what a judgement finds.
-func (r *reviewer) judging(judge judgement) Handler {
+// judging returns the handler that judges a request by the policies in force, and answers with the
+// findings and warnings.
+func (r *reviewer) judging(judge func(request, context.Context) ([]policy.Finding, []string, error)) Handler {
 	return r.handler(func(req request, ctx context.Context) (Result, error) {
 		if err := req.inForce(); err != nil {
 			return Result{}, err

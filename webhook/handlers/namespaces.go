@@ -78,7 +78,7 @@ func (r request) refusals(ctx context.Context, gained []toleration.Newly) ([]pol
 
 // rank sorts policies that refuse before those that only warn or record.
 func rank(n *toleration.Newly) int {
-	if (policy.Finding{Actions: n.Actions}).Denies() {
+	if policy.Denies(n.Actions) {
 		return 0
 	}
 	return 1

@@ -127,9 +127,6 @@ func (o *owners) of(ctx context.Context, namespace string, owner *metav1.OwnerRe
 	return got, err
 }
 
-// templateOfRevision is where the data of a ControllerRevision have the template.
-var templateOfRevision = []string{"spec", "template"}
-
 // read returns the tolerations in the template of an owner, which is read into object.
 //
 // A StatefulSet that is rolled out with a partition, or has not finished, makes some of
@@ -158,7 +155,7 @@ func (o *owners) read(ctx context.Context, object client.Object, namespace strin
 		return tolerations, err
 	}
 	data, _ := review.Parse(before.Data.Raw) // What is no JSON holds no template.
-	return slices.Concat(tolerations, templateWithin(data, templateOfRevision).Spec.Tolerations), nil
+	return slices.Concat(tolerations, templateWithin(data, underSpec).Spec.Tolerations), nil
 }
 
 // readOwner returns the managing owner that an object names, or nil.

@@ -30,15 +30,13 @@ func (w *patchWrite) change() *taint.PatchChange {
 	if w.now != nil {
 		change.New = &w.now.Spec.Devices
 	}
-	if w.old != nil && (!w.judged() || w.inForce()) {
+	// A patch that was not valid, stored without a review, did nothing: that it becomes valid is its
+	// beginning.
+	if w.old != nil && (!w.judged() || len(slicepatch.ValidatePatch(w.old)) == 0) {
 		change.Old = &w.old.Spec.Devices
 	}
 	return change
 }
-
-// inForce reports whether the patch as it was did anything. One that was not valid, stored
-// without a review, did not: that it becomes valid is its beginning.
-func (w *patchWrite) inForce() bool { return len(slicepatch.ValidatePatch(w.old)) == 0 }
 
 // judged reports whether the patch is held against the rules of its own API: a write to one that
 // is on its way out, or beside its spec, is not.
@@ -69,9 +67,6 @@ func (r request) validatePatch(ctx context.Context) (Result, error) {
 	in := r.taintInput(writes)
 	in.Patch = change
 	return r.enforce(ctx, in, found, warnings, func() (previewed, error) {
-		if w.now == nil { // No pod is evicted by the end of a patch.
-			return previewed{}, nil
-		}
 		return r.Preview.patch(ctx, r, in, &w)
 	})
 }

@@ -18,7 +18,7 @@ import (
 // such a pod only on a node that has them; past the scheduler nothing does, because kubelets let
 // in pods that request resources which their nodes do not have.
 func (r request) added(ctx context.Context, pod *podFields) (bySettings, forResources []corev1.Toleration, err error) {
-	if len(pod.Spec.Tolerations) == 0 {
+	if r.policies.Tolerations.Len() == 0 || len(pod.Spec.Tolerations) == 0 {
 		return nil, nil, nil
 	}
 	if class := pod.Spec.RuntimeClassName; class != nil {

@@ -122,10 +122,8 @@ func (r request) podFindings(ctx context.Context, pod, old *podFields) ([]policy
 		HostNetwork:             pod.Spec.HostNetwork,
 	}}
 	var err error
-	if r.policies.Tolerations.Len() > 0 {
-		if judged.in.Added, judged.forResources, err = r.added(ctx, pod); err != nil {
-			return nil, err
-		}
+	if judged.in.Added, judged.forResources, err = r.added(ctx, pod); err != nil {
+		return nil, err
 	}
 	var windows []v1alpha1.WindowToleration
 	var found []policy.Finding
@@ -152,13 +150,10 @@ func (r request) podFindings(ctx context.Context, pod, old *podFields) ([]policy
 	// The last scheduling gate goes. A field that a policy was already found to be violated by is
 	// not named twice.
 	again, err := judged.judgeUngated(ctx, toleration.Asked{Path: tolerationsPath, New: pod.Spec.Tolerations})
-	all := found
-	for _, f := range again {
-		if !slices.ContainsFunc(found, func(g policy.Finding) bool { return g.Policy == f.Policy && g.Field == f.Field }) {
-			all = append(all, f)
-		}
-	}
-	return all, err
+	again = slices.DeleteFunc(again, func(f policy.Finding) bool {
+		return slices.ContainsFunc(found, func(g policy.Finding) bool { return g.Policy == f.Policy && g.Field == f.Field })
+	})
+	return append(found, again...), err
 }
 
 // placedByUser appends the findings about a pod that is created on a node, past the scheduler.

@@ -152,10 +152,10 @@ func evictsAnew(old, current []corev1.Taint) bool {
 	})
 }
 
-// rule previews the write of a DeviceTaintRule, which was old; nil when it is created.
-// Of a rule with the effect None it says what NoExecute would do.
+// rule previews the write of a DeviceTaintRule, which was old; nil when it is created. No pod is
+// evicted by the end of a rule. Of a rule with the effect None it says what NoExecute would do.
 func (p *Preview) rule(ctx context.Context, r request, in taint.Input, old, current *resourcev1.DeviceTaintRuleSpec) (previewed, error) {
-	if old != nil && equality.Semantic.DeepEqual(old, current) {
+	if current == nil || old != nil && equality.Semantic.DeepEqual(old, current) {
 		return previewed{}, nil
 	}
 	name := r.writtenName()
@@ -303,16 +303,16 @@ func (p *Preview) see(ctx context.Context, r request, carrier tracker.Source, in
 // answer.
 const askingTime = time.Second
 
-// patch previews the write of a ResourceSlicePatch. Of one whose taints evict no pod it says
-// what those with the effect None would do.
+// patch previews the write of a ResourceSlicePatch; the end of one writes no taint. Of one whose
+// taints evict no pod it says what those with the effect None would do.
 func (p *Preview) patch(ctx context.Context, r request, in taint.Input, w *patchWrite) (previewed, error) {
 	if writes(in.Writes, resourcev1.DeviceTaintEffectNoExecute) {
 		return p.see(ctx, r, tracker.Source{Kind: tracker.SourcePatch, Name: w.name}, in, func(now time.Time) ([]tracker.Change, error) {
 			return p.patched(ctx, w, w.dated(now), now)
 		})
 	}
-	evicts := slices.ContainsFunc(w.now.Spec.Devices.Taints, func(t v1alpha1.PatchedTaint) bool { return t.Effect == resourcev1.DeviceTaintEffectNoExecute })
-	if evicts || !writes(in.Writes, resourcev1.DeviceTaintEffectNone) {
+	evicts := func(t v1alpha1.PatchedTaint) bool { return t.Effect == resourcev1.DeviceTaintEffectNoExecute }
+	if !writes(in.Writes, resourcev1.DeviceTaintEffectNone) || slices.ContainsFunc(w.now.Spec.Devices.Taints, evicts) {
 		return previewed{}, nil
 	}
 	return p.none(tracker.SourcePatch, patchNamed(w.name), func(now time.Time) ([]tracker.Change, error) {

@@ -37,8 +37,6 @@ type unknownFields struct {
 	fresh bool
 	// left says that the selector is another one and had such fields before.
 	left bool
-	// former says that they are those of v1alpha3, which later versions took away.
-	former bool
 }
 
 // unknownFields returns the unknown fields in the selector of the rule of a request.
@@ -46,10 +44,7 @@ func (r request) unknownFields() unknownFields {
 	selector, old := readBoth(r, rawSelector)
 	// Both were written by one API server.
 	fresh := r.Operation != admissionv1.Update || !maps.EqualFunc(selector, old, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
-	return unknownFields{
-		names: unknownNames(selector), fresh: fresh, left: fresh && len(unknownNames(old)) > 0,
-		former: r.Resource.Version == resourcev1alpha3.SchemeGroupVersion.Version,
-	}
+	return unknownFields{names: unknownNames(selector), fresh: fresh, left: fresh && len(unknownNames(old)) > 0}
 }
 
 // unknownNames returns the names of the fields that are not known, sorted.
@@ -118,9 +113,6 @@ func (r request) validateRule(ctx context.Context) (Result, error) {
 	in.Rule = &change
 	found = append(found, reservedFindings(r.UserInfo.Username, metadata, before)...)
 	return r.enforce(ctx, in, found, warnings, func() (previewed, error) {
-		if spec == nil { // No pod is evicted by the end of a rule.
-			return previewed{}, nil
-		}
 		return r.previewRule(ctx, in, old, spec, &unknown)
 	})
 }
@@ -132,7 +124,9 @@ func (r request) ruleFindings(spec, old *resourcev1.DeviceTaintRuleSpec, unknown
 	if len(unknown.names) == 0 {
 		return findings(errs), validation.RuleWarnings(spec, old, r.ServerClock.Now())
 	}
-	if unknown.fresh && unknown.former && r.obeysRules() {
+	// Later versions of the API took away the fields that v1alpha3 had.
+	former := r.Resource.Version == resourcev1alpha3.SchemeGroupVersion.Version
+	if unknown.fresh && former && r.obeysRules() {
 		errs = append(errs, validation.UnsupportedSelector(unknown.names)...)
 	}
 	return findings(errs), nil

@@ -16,19 +16,24 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/review"
 )
 
-// templatePaths are where each kind of workload has the template of its pods.
-var templatePaths = map[Resource][]string{
-	{Group: appsv1.GroupName, Name: "deployments"}:  {"spec", "template"},
-	{Group: appsv1.GroupName, Name: "replicasets"}:  {"spec", "template"},
-	{Group: appsv1.GroupName, Name: "statefulsets"}: {"spec", "template"},
-	{Group: appsv1.GroupName, Name: "daemonsets"}:   {"spec", "template"},
-	{Group: batchv1.GroupName, Name: "jobs"}:        {"spec", "template"},
-	{Group: batchv1.GroupName, Name: "cronjobs"}:    {"spec", "jobTemplate", "spec", "template"},
-	{Name: "replicationcontrollers"}:                {"spec", "template"},
-	{Name: "podtemplates"}:                          {"template"},
+var (
+	// underSpec is where most workloads have the template of their pods. The data of a
+	// ControllerRevision have that of a StatefulSet there.
+	underSpec = []string{"spec", "template"}
+	// templatePaths are where each kind of workload has the template of its pods.
+	templatePaths = map[Resource][]string{
+		{Group: appsv1.GroupName, Name: "deployments"}:  underSpec,
+		{Group: appsv1.GroupName, Name: "replicasets"}:  underSpec,
+		{Group: appsv1.GroupName, Name: "statefulsets"}: underSpec,
+		{Group: appsv1.GroupName, Name: "daemonsets"}:   underSpec,
+		{Group: batchv1.GroupName, Name: "jobs"}:        underSpec,
+		{Group: batchv1.GroupName, Name: "cronjobs"}:    {"spec", "jobTemplate", "spec", "template"},
+		{Name: "replicationcontrollers"}:                underSpec,
+		{Name: "podtemplates"}:                          {"template"},
 
-	{Group: appsv1.GroupName, Name: "controllerrevisions"}: append([]string{"data"}, templateOfRevision...),
-}
+		{Group: appsv1.GroupName, Name: "controllerrevisions"}: append([]string{"data"}, underSpec...),
+	}
+)
 
 // templateReview reviews the template of pods within a workload. It is here that the user
 // is known: the pods are made by controllers, and inherit the verdict.
