@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -28,23 +27,15 @@ type Taint struct {
 
 // OfNode returns a taint of a node.
 func OfNode(t *corev1.Taint) Taint {
-	return Taint{Target: v1alpha1.TaintTargetNode, Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: second(t.TimeAdded)}
+	return Taint{Target: v1alpha1.TaintTargetNode, Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: validation.Stored(t.TimeAdded)}
 }
 
 // OfDevice returns a taint of a device of a driver.
 func OfDevice(driver string, t *resourcev1.DeviceTaint) Taint {
 	return Taint{
 		Target: v1alpha1.TaintTargetDevice, Driver: driver,
-		Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect), TimeAdded: second(t.TimeAdded),
+		Key: t.Key, Value: t.Value, Effect: corev1.TaintEffect(t.Effect), TimeAdded: validation.Stored(t.TimeAdded),
 	}
-}
-
-// second returns a time as the API server stores it, in a form that can be compared.
-func second(t *metav1.Time) time.Time {
-	if t.IsZero() {
-		return time.Time{}
-	}
-	return time.Unix(t.Unix(), 0).UTC()
 }
 
 // String returns the taint as kubectl writes it.

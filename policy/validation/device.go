@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"strings"
@@ -59,7 +60,7 @@ func StampSlice(devices, old []Device, now time.Time) []DeviceTimeAdded {
 	var times []DeviceTimeAdded
 	for place, since := range changedTaints(devices, old) {
 		t := &devices[place.Device].Taints[place.Taint]
-		at := deviceTimeAdded(deviceTaint(t), since, now)
+		at := deviceTimeAdded(Stored(t.TimeAdded), since, now)
 		if t.TimeAdded == nil || !t.TimeAdded.Time.Equal(at) {
 			place.TimeAdded = metav1.NewTime(at)
 			times = append(times, place)
@@ -72,12 +73,7 @@ func StampSlice(devices, old []Device, now time.Time) []DeviceTimeAdded {
 // time of the same taint before, zero for none.
 func changedTaints(devices, old []Device) iter.Seq2[DeviceTimeAdded, time.Time] {
 	return func(yield func(DeviceTimeAdded, time.Time) bool) {
-		all := taintsOf(old)
-		for i := range devices {
-			oldTaints, changed := all.before(&devices[i])
-			if !changed {
-				continue
-			}
+		for i, oldTaints := range changedDevices(devices, old) {
 			before := existingOf(oldTaints, deviceTaint)
 			for j := range devices[i].Taints {
 				t := deviceTaint(&devices[i].Taints[j])
@@ -89,15 +85,12 @@ func changedTaints(devices, old []Device) iter.Seq2[DeviceTimeAdded, time.Time] 
 	}
 }
 
-// deviceTimeAdded returns the time of a taint that is added or changed. Since is the time of the
-// same taint before, zero for none.
-func deviceTimeAdded(t taint, since, now time.Time) time.Time {
-	added := t.time()
+// deviceTimeAdded returns the time of a taint that is added or changed, with the time that the request
+// has, and that of the same taint before, zero for none.
+func deviceTimeAdded(added, since, now time.Time) time.Time {
 	switch {
-	case !t.timed && since.IsZero():
-		return now.Truncate(time.Second)
-	case !t.timed:
-		return since
+	case added.IsZero():
+		return cmp.Or(since, now.Truncate(time.Second))
 	case now.Truncate(time.Second).Sub(added).Abs() <= restampWindow:
 		return earliest(added, since)
 	default:
@@ -111,43 +104,40 @@ func deviceTimeAdded(t taint, since, now time.Time) time.Time {
 // changes and the client leaves the time as it was (AV-17); a change of key or value
 // does not move it (DE-37). Every other time in the request stands.
 func StampRule(taint, old *resourcev1.DeviceTaint, now time.Time) (metav1.Time, bool) {
-	t := deviceTaint(taint)
-	at := t.time()
-	effectChanged := old != nil && taint.Effect != old.Effect && at.Equal(deviceTaint(old).time())
-	if !t.timed || effectChanged {
+	at := Stored(taint.TimeAdded)
+	effectChanged := old != nil && taint.Effect != old.Effect && at.Equal(Stored(old.TimeAdded))
+	if at.IsZero() || effectChanged {
 		at = now.Truncate(time.Second)
 	}
-	if t.timed && taint.TimeAdded.Time.Equal(at) {
+	if taint.TimeAdded != nil && taint.TimeAdded.Time.Equal(at) {
 		return metav1.Time{}, false
 	}
 	return metav1.NewTime(at), true
 }
 
-// taintsByName are the taints of the devices that have some, by the name of the device. Of two
-// devices with one name, which only an invalid slice has, the first counts.
-type taintsByName map[string][]resourcev1.DeviceTaint
-
-func taintsOf(devices []Device) taintsByName {
-	if !tainted(devices) {
-		return nil
-	}
-	taints := make(taintsByName, len(devices))
-	for i := range devices {
-		if _, ok := taints[devices[i].Name]; !ok && len(devices[i].Taints) > 0 {
-			taints[devices[i].Name] = devices[i].Taints
+// changedDevices yields the positions of the devices with taints that differ from those before, and
+// these. Of two old devices with one name, which only an invalid slice has, the first with taints counts.
+func changedDevices(devices, old []Device) iter.Seq2[int, []resourcev1.DeviceTaint] {
+	return func(yield func(int, []resourcev1.DeviceTaint) bool) {
+		var before map[string][]resourcev1.DeviceTaint
+		if tainted(old) {
+			before = make(map[string][]resourcev1.DeviceTaint, len(old))
+		}
+		for _, d := range slices.Backward(old) {
+			if len(d.Taints) > 0 {
+				before[d.Name] = d.Taints
+			}
+		}
+		for i, d := range devices {
+			if len(d.Taints) > 0 && !slices.EqualFunc(d.Taints, before[d.Name], sameDeviceTaint) && !yield(i, before[d.Name]) {
+				return
+			}
 		}
 	}
-	return taints
 }
 
 func tainted(devices []Device) bool {
 	return slices.ContainsFunc(devices, func(d Device) bool { return len(d.Taints) > 0 })
-}
-
-// before returns the taints that a device had, and whether it has taints that differ from them.
-func (t taintsByName) before(d *Device) (oldTaints []resourcev1.DeviceTaint, changed bool) {
-	oldTaints = t[d.Name]
-	return oldTaints, len(d.Taints) > 0 && !slices.EqualFunc(d.Taints, oldTaints, sameDeviceTaint)
 }
 
 func sameDeviceTaint(a, b resourcev1.DeviceTaint) bool { return deviceTaint(&a) == deviceTaint(&b) }
@@ -164,11 +154,8 @@ func ValidateSlice(devices, old []Device) field.ErrorList {
 		return field.ErrorList{field.TooMany(path, len(devices), resourcev1.ResourceSliceMaxDevicesWithAdvancedFeatures)}
 	}
 	var errs field.ErrorList
-	all := taintsOf(old)
-	for i := range devices {
-		if _, changed := all.before(&devices[i]); changed {
-			errs = append(errs, validateDeviceTaints(devices[i].Taints, path.Index(i).Child("taints"))...)
-		}
+	for i := range changedDevices(devices, old) {
+		errs = append(errs, validateDeviceTaints(devices[i].Taints, path.Index(i).Child("taints"))...)
 	}
 	return errs
 }

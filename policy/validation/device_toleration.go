@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/policy"
 )
@@ -81,7 +82,7 @@ func tolerationLists(requests []resourcev1.DeviceRequest, path *field.Path) iter
 	return func(yield func(*field.Path, []resourcev1.DeviceToleration) bool) {
 		for i := range requests {
 			at := path.Index(i)
-			if !yield(at.Child("exactly", "tolerations"), exactly(&requests[i])) {
+			if !yield(at.Child("exactly", "tolerations"), ptr.Deref(requests[i].Exactly, resourcev1.ExactDeviceRequest{}).Tolerations) {
 				return
 			}
 			for j := range requests[i].FirstAvailable {
@@ -91,14 +92,6 @@ func tolerationLists(requests []resourcev1.DeviceRequest, path *field.Path) iter
 			}
 		}
 	}
-}
-
-// exactly returns the tolerations of a request itself.
-func exactly(r *resourcev1.DeviceRequest) []resourcev1.DeviceToleration {
-	if r.Exactly == nil {
-		return nil
-	}
-	return r.Exactly.Tolerations
 }
 
 // TolerationWarnings says which of the tolerations of a claim or of a template that is

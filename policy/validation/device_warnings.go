@@ -42,7 +42,12 @@ func RuleWarnings(spec, old *resourcev1.DeviceTaintRuleSpec, now time.Time) []st
 		return nil
 	}
 	var warned warnings
-	warned.add(field.NewPath("spec", "deviceSelector"), selectorWarning(selector))
+	switch path := field.NewPath("spec", "deviceSelector"); {
+	case selector == nil:
+		warned.add(path, "is not set: no device is selected and the rule has no effect; the empty selector {} selects every device")
+	case *selector == resourcev1.DeviceTaintSelector{}:
+		warned.add(path, "is empty: EVERY device of every driver in the cluster is selected")
+	}
 	path := field.NewPath("spec", "taint")
 	if !sameTaint {
 		warned.add(path.Child("timeAdded"), timeWarning(deviceTaint(t), now))
@@ -89,12 +94,11 @@ func PatchWarnings(patch, old *Patched, now time.Time) []string {
 }
 
 func timeWarning(t taint, now time.Time) string {
-	at := t.time()
-	if !at.After(now.Add(aheadAfter)) {
+	if !t.added.After(now.Add(aheadAfter)) {
 		return ""
 	}
 	return fmt.Sprintf("%s is %s ahead: the scheduler obeys the taint at once, but no pod is evicted for it before then",
-		at.Format(time.RFC3339), at.Sub(now).Truncate(time.Second))
+		t.added.Format(time.RFC3339), t.added.Sub(now).Truncate(time.Second))
 }
 
 // keyWarning is about keys that others may use for something else.
@@ -136,17 +140,6 @@ func isDriverDomain(domain, driver string) bool {
 // isUnder reports whether name is domain or in it.
 func isUnder(name, domain string) bool {
 	return name == domain || (domain != "" && strings.HasSuffix(name, "."+domain))
-}
-
-func selectorWarning(selector *resourcev1.DeviceTaintSelector) string {
-	switch {
-	case selector == nil:
-		return "is not set: no device is selected and the rule has no effect; the empty selector {} selects every device"
-	case selector.Driver == nil && selector.Pool == nil && selector.Device == nil:
-		return "is empty: EVERY device of every driver in the cluster is selected"
-	default:
-		return ""
-	}
 }
 
 // warnings collects texts, each with the first field that it is about.

@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -79,16 +80,14 @@ func StampNode(in StampInput) []NodeTimeAdded {
 
 // nodeTimeAdded returns the time of a taint that is added or changed.
 func nodeTimeAdded(t taint, old existing, in *StampInput) time.Time {
-	added, now, since := t.time(), in.Now.Truncate(time.Second), old.since[t.identity()]
-	switch pair, failed := pairedTaint(t.identity()); {
+	added, now, since := t.added, in.Now.Truncate(time.Second), old.since[t.identity()]
+	switch pair, failed := pairedTaints[t.identity()]; {
 	case in.NodeLifecycleController && failed:
 		return earliest(added, now, since, old.since[pair], in.Outage)
 	case in.NodeLifecycleController:
 		return earliest(added, now, since)
-	case !t.timed && since.IsZero():
-		return now
-	case !t.timed:
-		return since
+	case added.IsZero():
+		return cmp.Or(since, now)
 	case now.Sub(added).Abs() <= restampWindow:
 		return earliest(added, since)
 	default:
@@ -96,26 +95,20 @@ func nodeTimeAdded(t taint, old existing, in *StampInput) time.Time {
 	}
 }
 
-// pairedTaint returns the taint that the node lifecycle controller puts in the place of another
-// when a node that was not ready becomes unreachable, and the other way round; false for the
-// taints that do not say that the node has failed.
-func pairedTaint(id identity) (identity, bool) {
-	switch {
-	case id.effect != string(corev1.TaintEffectNoExecute):
-		return identity{}, false
-	case id.key == corev1.TaintNodeNotReady:
-		return identity{key: corev1.TaintNodeUnreachable, effect: id.effect}, true
-	case id.key == corev1.TaintNodeUnreachable:
-		return identity{key: corev1.TaintNodeNotReady, effect: id.effect}, true
-	default:
-		return identity{}, false
-	}
-}
+// The taints that say that a node has failed.
+var (
+	notReady    = identity{key: corev1.TaintNodeNotReady, effect: string(corev1.TaintEffectNoExecute)}
+	unreachable = identity{key: corev1.TaintNodeUnreachable, effect: string(corev1.TaintEffectNoExecute)}
+)
+
+// pairedTaints has the taint that the node lifecycle controller puts in the place of another when a
+// node that was not ready becomes unreachable, and the other way round.
+var pairedTaints = map[identity]identity{notReady: unreachable, unreachable: notReady}
 
 // sameNodeTaints reports whether two lists hold the same taints in the same order, which is
 // what nearly every update of a node brings.
 func sameNodeTaints(a, b []corev1.Taint) bool {
-	return len(a) == len(b) && slices.EqualFunc(a, b, func(a, b corev1.Taint) bool { return nodeTaint(&a) == nodeTaint(&b) })
+	return slices.EqualFunc(a, b, func(a, b corev1.Taint) bool { return nodeTaint(&a) == nodeTaint(&b) })
 }
 
 // ValidateNode returns the errors of taints as those of a node that had old
@@ -149,7 +142,7 @@ func ValidateNode(taints, old []corev1.Taint, now time.Time, maxSkew time.Durati
 		}
 		path := nodeTaintsPath.Index(i)
 		errs = append(errs, validateTaint(t, "NoSchedule, PreferNoSchedule and NoExecute", path)...)
-		if at := t.time(); maxSkew >= 0 && at.After(now.Add(maxSkew)) && !at.Equal(before.since[t.identity()]) {
+		if at := t.added; maxSkew >= 0 && at.After(now.Add(maxSkew)) && !at.Equal(before.since[t.identity()]) {
 			errs = append(errs, field.Invalid(path.Child("timeAdded"), at.Format(time.RFC3339), fmt.Sprintf(
 				"is more than %s ahead of %s: leave it out to have it set to the present",
 				maxSkew, now.UTC().Format(time.RFC3339))))
@@ -188,14 +181,12 @@ func NodeWarnings(taints, old []corev1.Taint, now time.Time) []string {
 	before := existingOf(old, nodeTaint)
 	for i := range taints {
 		t := nodeTaint(&taints[i])
-		at := t.time()
-		if !t.timed || taints[i].Effect != corev1.TaintEffectNoExecute || !at.Before(now.Add(-backDatedAfter)) {
+		at := t.added
+		if at.IsZero() || taints[i].Effect != corev1.TaintEffectNoExecute || !at.Before(now.Add(-backDatedAfter)) {
 			continue
 		}
 		since := before.since[t.identity()]
-		if pair, failed := pairedTaint(t.identity()); failed {
-			since = earliest(since, before.since[pair])
-		}
+		since = earliest(since, before.since[pairedTaints[t.identity()]])
 		if since.IsZero() || at.Before(since) {
 			warnings = append(warnings, fmt.Sprintf(
 				"%s: %s has been there for %s by its timeAdded %s: pods that tolerate it for a while may be due at once",
@@ -244,8 +235,8 @@ func OutageOf(taints []corev1.Taint, ready Ready) (Outage, bool) {
 	o := Outage{Ready: ready}
 	for i := range taints {
 		t := nodeTaint(&taints[i])
-		if _, failed := pairedTaint(t.identity()); failed {
-			o.Since = earliest(o.Since, t.time())
+		if _, failed := pairedTaints[t.identity()]; failed {
+			o.Since = earliest(o.Since, t.added)
 		}
 	}
 	return o, !o.Since.IsZero() && ready.Failed() && !ready.Since.IsZero()

@@ -117,10 +117,8 @@ func hasPrefix(requirements, prefix []corev1.NodeSelectorRequirement) bool {
 }
 
 func requiredTerms(affinity *corev1.Affinity) []corev1.NodeSelectorTerm {
-	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return nil
-	}
-	return affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	nodes := ptr.Deref(ptr.Deref(affinity, corev1.Affinity{}).NodeAffinity, corev1.NodeAffinity{})
+	return ptr.Deref(nodes.RequiredDuringSchedulingIgnoredDuringExecution, corev1.NodeSelector{}).NodeSelectorTerms
 }
 
 // validateFixedFields returns one error with the names of the directives that changed and may not.

@@ -40,28 +40,23 @@ func validateSyntax(spec *corev1.PodSpec, strict bool) field.ErrorList {
 		errs = append(errs, validateLabelValue(spec.NodeSelector[key], nodeSelectorPath)...)
 	}
 	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
-		errs = append(errs, validateNodeAffinity(spec.Affinity.NodeAffinity, strict, nodeAffinityPath)...)
+		errs = append(errs, validateNodeAffinity(spec.Affinity.NodeAffinity, strict)...)
 	}
-	return append(errs, validateGates(spec.SchedulingGates, gatesPath)...)
-}
-
-func validateGates(gates []corev1.PodSchedulingGate, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	seen := make(sets.Set[string], len(gates))
-	for i, gate := range gates {
-		errs = append(errs, Invalid(path.Index(i), gate.Name, "", validation.IsQualifiedName(gate.Name))...)
+	seen := make(sets.Set[string], len(spec.SchedulingGates))
+	for i, gate := range spec.SchedulingGates {
+		errs = append(errs, Invalid(gatesPath.Index(i), gate.Name, "", validation.IsQualifiedName(gate.Name))...)
 		if seen.Has(gate.Name) {
-			errs = append(errs, field.Duplicate(path.Index(i), gate.Name))
+			errs = append(errs, field.Duplicate(gatesPath.Index(i), gate.Name))
 		}
 		seen.Insert(gate.Name)
 	}
 	return errs
 }
 
-func validateNodeAffinity(affinity *corev1.NodeAffinity, strict bool, path *field.Path) field.ErrorList {
+func validateNodeAffinity(affinity *corev1.NodeAffinity, strict bool) field.ErrorList {
 	var errs field.ErrorList
 	if required := affinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
-		terms := path.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+		terms := nodeAffinityPath.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
 		if len(required.NodeSelectorTerms) == 0 {
 			errs = append(errs, field.Required(terms, "give at least one term, or leave out what is required"))
 		}
@@ -69,7 +64,7 @@ func validateNodeAffinity(affinity *corev1.NodeAffinity, strict bool, path *fiel
 			errs = append(errs, validateTerm(&required.NodeSelectorTerms[i], strict, terms.Index(i))...)
 		}
 	}
-	preferred := path.Child("preferredDuringSchedulingIgnoredDuringExecution")
+	preferred := nodeAffinityPath.Child("preferredDuringSchedulingIgnoredDuringExecution")
 	for i := range affinity.PreferredDuringSchedulingIgnoredDuringExecution {
 		term := &affinity.PreferredDuringSchedulingIgnoredDuringExecution[i]
 		if term.Weight < 1 || term.Weight > 100 {

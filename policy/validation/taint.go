@@ -17,24 +17,19 @@ import (
 // such a time where a client gives none for the taint of a device.
 const restampWindow = 5 * time.Second
 
-// taint is a taint of a node or of a device as the API server stores it: its time, if any,
-// in whole seconds.
+// taint is a taint of a node or of a device as the API server stores it.
 type taint struct {
 	key, value, effect string
-	seconds            int64
-	timed, ofDevice    bool
+	added              time.Time // zero for none
+	ofDevice           bool
 }
 
 func nodeTaint(t *corev1.Taint) taint {
-	read := taint{key: t.Key, value: t.Value, effect: string(t.Effect)}
-	read.seconds, read.timed = secondsOf(t.TimeAdded)
-	return read
+	return taint{key: t.Key, value: t.Value, effect: string(t.Effect), added: Stored(t.TimeAdded)}
 }
 
 func deviceTaint(t *resourcev1.DeviceTaint) taint {
-	read := taint{key: t.Key, value: t.Value, effect: string(t.Effect), ofDevice: true}
-	read.seconds, read.timed = secondsOf(t.TimeAdded)
-	return read
+	return taint{key: t.Key, value: t.Value, effect: string(t.Effect), added: Stored(t.TimeAdded), ofDevice: true}
 }
 
 // identity tells a taint from the others of the same node or device. A node has one taint of
@@ -48,20 +43,13 @@ func (t taint) identity() identity {
 	return identity{key: t.key, effect: t.effect}
 }
 
-// secondsOf returns a time as the API stores it. The zero time is none: it is written as null.
-func secondsOf(added *metav1.Time) (seconds int64, timed bool) {
+// Stored returns a time as the API server stores it, in whole seconds and in a form that can be
+// compared. The zero time is none: it is written as null.
+func Stored(added *metav1.Time) time.Time {
 	if added.IsZero() {
-		return 0, false
-	}
-	return added.Unix(), true
-}
-
-// time returns the time of the taint, zero for none.
-func (t taint) time() time.Time {
-	if !t.timed {
 		return time.Time{}
 	}
-	return time.Unix(t.seconds, 0).UTC()
+	return time.Unix(added.Unix(), 0).UTC()
 }
 
 // earliest returns the earliest of the times that are set, or the zero time.
@@ -87,8 +75,8 @@ func existingOf[T any](old []T, read func(*T) taint) existing {
 	for i := range old {
 		t := read(&old[i])
 		e.taints.Insert(t)
-		if t.timed {
-			e.since[t.identity()] = earliest(e.since[t.identity()], t.time())
+		if !t.added.IsZero() {
+			e.since[t.identity()] = earliest(e.since[t.identity()], t.added)
 		}
 	}
 	return e
