@@ -83,15 +83,15 @@ func (p *Policy) Ref() string { return "EvictionPolicy/" + p.Name }
 // protection says which pods a policy protects.
 type protection struct {
 	classes    sets.Set[string]
-	pods       labels.Selector // nil for none
-	namespaces selector.Namespaces
+	pods       labels.Selector
+	namespaces selector.Namespaces // none where nothing is protected
 }
 
 func (p *protection) covers(subject *Subject) bool {
 	if !p.namespaces.Has(subject.Namespace) {
 		return false
 	}
-	return p.classes.Has(subject.PriorityClassName) || p.pods != nil && p.pods.Matches(selector.Labels(subject.Labels))
+	return p.classes.Has(subject.PriorityClassName) || p.pods.Matches(selector.Labels(subject.Labels))
 }
 
 // selectsTaint reports whether a selector of the policy selects the taint.
@@ -106,8 +106,8 @@ func compile(in *v1alpha1.EvictionPolicy) (*Policy, field.ErrorList) {
 		taints:     selector.CompileAll(spec.Taints),
 		UID:        in.UID,
 		Generation: in.Generation,
-		Method:     methodOf(spec.Method),
-		Mark:       markOf(spec),
+		Method:     defaulted(spec.Method, v1alpha1.EvictionMethodDelete, v1alpha1.EvictionMethodEvict),
+		Mark:       v1alpha1.EvictionMarkBefore,
 		Pace:       paceOf(spec.Pace),
 		Breaker:    breakerOf(spec.Breaker),
 		Paused:     spec.Paused,
@@ -115,6 +115,9 @@ func compile(in *v1alpha1.EvictionPolicy) (*Policy, field.ErrorList) {
 		protects:   protectionOf(spec.Protect),
 	}
 	p.alone = []*Policy{p}
+	if p.Method == v1alpha1.EvictionMethodDelete && slices.Contains(marks, spec.Mark) {
+		p.Mark = spec.Mark
+	}
 	var podErr, namespaceErr error
 	p.pods, podErr = selectorOf(spec.PodSelector)
 	p.namespaces, namespaceErr = selectorOf(spec.NamespaceSelector)
@@ -124,7 +127,8 @@ func compile(in *v1alpha1.EvictionPolicy) (*Policy, field.ErrorList) {
 	if after := spec.DeleteAfter; after != nil && p.Method == v1alpha1.EvictionMethodEvict && after.Duration >= 0 {
 		p.DeleteAfter = new(after.Duration)
 	}
-	if inject := injectionOf(spec); inject != nil && len(validateInjection(inject, spec, nil)) == 0 {
+	// The field was called window before, and a policy that was stored then keeps its meaning.
+	if inject := cmp.Or(spec.Inject, spec.Window); inject != nil && len(validateInjection(inject, spec, nil)) == 0 {
 		p.WindowSeconds = new(inject.Seconds)
 	}
 	return p, p.Problems
@@ -142,44 +146,25 @@ func selectorOf(in *metav1.LabelSelector) (labels.Selector, error) {
 	return read, nil
 }
 
-// injectionOf returns the injection of a policy. The field was called window before, and a
-// policy that was stored then keeps its meaning.
-func injectionOf(spec *v1alpha1.EvictionPolicySpec) *v1alpha1.EvictionInjection {
-	if spec.Inject != nil {
-		return spec.Inject
+// defaulted returns the default for a field that is not set, and the strict value for one that is not
+// known.
+func defaulted[T ~string](value, byDefault, strict T) T {
+	if value == "" || value == byDefault {
+		return byDefault
 	}
-	return spec.Window
-}
-
-func methodOf(method v1alpha1.EvictionMethod) v1alpha1.EvictionMethod {
-	if method == "" || method == v1alpha1.EvictionMethodDelete {
-		return v1alpha1.EvictionMethodDelete
-	}
-	return v1alpha1.EvictionMethodEvict
-}
-
-// markOf returns Before for a mark that is not known, and with method Evict, where the Eviction API
-// marks.
-func markOf(spec *v1alpha1.EvictionPolicySpec) v1alpha1.EvictionMark {
-	if methodOf(spec.Method) == v1alpha1.EvictionMethodDelete && slices.Contains(marks, spec.Mark) {
-		return spec.Mark
-	}
-	return v1alpha1.EvictionMarkBefore
+	return strict
 }
 
 func scopeOf(scope v1alpha1.LimitScope) v1alpha1.LimitScope {
-	if scope == "" || scope == v1alpha1.LimitScopeDecided {
-		return v1alpha1.LimitScopeDecided
-	}
-	return v1alpha1.LimitScopeSelected
+	return defaulted(scope, v1alpha1.LimitScopeDecided, v1alpha1.LimitScopeSelected)
 }
 
 func paceOf(in *v1alpha1.EvictionPace) *Pace {
 	if in == nil {
 		return nil
 	}
-	perSecond := within(in.PodsPerSecond, 1, maxRate)
-	return &Pace{PerSecond: perSecond, Burst: within(cmp.Or(in.Burst, perSecond), 1, maxRate), Scope: scopeOf(in.Scope)}
+	perSecond := min(max(in.PodsPerSecond, 1), maxRate)
+	return &Pace{PerSecond: perSecond, Burst: min(max(cmp.Or(in.Burst, perSecond), 1), maxRate), Scope: scopeOf(in.Scope)}
 }
 
 func breakerOf(in *v1alpha1.EvictionBreaker) *Breaker {
@@ -191,7 +176,7 @@ func breakerOf(in *v1alpha1.EvictionBreaker) *Breaker {
 		out.MaxPods = new(max(*in.MaxPods, 1))
 	}
 	if in.MaxPercent != nil {
-		out.MaxPercent = new(within(*in.MaxPercent, 1, maxPercent))
+		out.MaxPercent = new(min(max(*in.MaxPercent, 1), maxPercent))
 	}
 	if out.MaxPods == nil && out.MaxPercent == nil {
 		out.MaxPods = new(int32(1))
@@ -199,29 +184,21 @@ func breakerOf(in *v1alpha1.EvictionBreaker) *Breaker {
 	if out.Window <= 0 {
 		out.Window = defaultWindow
 	}
-	out.Window = within(out.Window, minWindow, maxWindow)
+	out.Window = min(max(out.Window, minWindow), maxWindow)
 	return out
 }
 
-func within[T int32 | time.Duration](n, least, most T) T { return min(max(n, least), most) }
-
 func protectionOf(in *v1alpha1.EvictionProtection) protection {
-	var p protection
 	if in == nil {
-		return p
+		return protection{}
 	}
-	p.namespaces = selector.CompileNamespaces(nil)
-	if len(validateNamespaces(in.Namespaces, nil)) == 0 {
-		p.namespaces = selector.CompileNamespaces(in.Namespaces)
+	namespaces := in.Namespaces
+	if len(validateNamespaces(namespaces, nil)) > 0 {
+		namespaces = nil
 	}
-	p.classes = sets.New(in.PriorityClassNames...).Delete("")
-	if in.PodSelector == nil {
-		return p
-	}
-	read, err := metav1.LabelSelectorAsSelector(in.PodSelector)
+	pods, err := metav1.LabelSelectorAsSelector(in.PodSelector) // which selects nothing where there is none
 	if err != nil {
-		read = labels.Everything()
+		pods = labels.Everything()
 	}
-	p.pods = read
-	return p
+	return protection{sets.New(in.PriorityClassNames...).Delete(""), pods, selector.CompileNamespaces(namespaces)}
 }

@@ -47,7 +47,11 @@ func (s *Set) Next(policies []v1alpha1.EvictionPolicy) *Set {
 	next := &Set{Set: policy.CompileSet(policies, &s.Set, governsFirst, compile)}
 	next.index = selector.IndexOf(next.Policies, func(p *Policy) []selector.Selector { return p.taints })
 	for _, p := range next.Policies {
-		next.windows = append(next.windows, windowsOf(p)...)
+		for i := range p.taints {
+			if p.WindowSeconds != nil {
+				next.windows = append(next.windows, Window{p.taints[i].Target(), p.taints[i].Key(), *p.WindowSeconds, p})
+			}
+		}
 	}
 	slices.SortStableFunc(next.windows, func(a, b Window) int {
 		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Key, b.Key))
@@ -111,19 +115,6 @@ type Window struct {
 	Policy  *Policy
 }
 
-func windowsOf(p *Policy) []Window {
-	if p.WindowSeconds == nil {
-		return nil
-	}
-	var list []Window
-	for i := range p.taints {
-		list = append(list, Window{
-			Target: p.taints[i].Target(), Key: p.taints[i].Key(), Seconds: *p.WindowSeconds, Policy: p,
-		})
-	}
-	return list
-}
-
 // Windows returns all windows, those of one target and key together, and of these the
 // one whose policy governs first. They are not to be written to.
 func (s *Set) Windows() []Window {
@@ -176,7 +167,10 @@ func (s *Set) governing(target v1alpha1.TaintTarget, key string, subject *Subjec
 	every := selector.Toleration{Target: target, Key: key, Operator: corev1.TolerationOpExists}
 	for position := range s.index.Candidates(&every) {
 		p := s.Policies[position]
-		if !p.selectsEvery(target, key) || target == v1alpha1.TaintTargetDevice && p.pods != nil {
+		selectsEvery := slices.ContainsFunc(p.taints, func(sel selector.Selector) bool {
+			return sel.SelectsEvery(target, key, corev1.TaintEffectNoExecute)
+		})
+		if !selectsEvery || target == v1alpha1.TaintTargetDevice && p.pods != nil {
 			continue
 		}
 		if selects, err := p.selects(subject); selects || err != nil {
@@ -184,15 +178,4 @@ func (s *Set) governing(target v1alpha1.TaintTarget, key string, subject *Subjec
 		}
 	}
 	return nil, nil
-}
-
-// selectsEvery reports whether a selector of the policy selects all NoExecute taints
-// with a key.
-func (p *Policy) selectsEvery(target v1alpha1.TaintTarget, key string) bool {
-	for i := range p.taints {
-		if p.taints[i].SelectsEvery(target, key, corev1.TaintEffectNoExecute) {
-			return true
-		}
-	}
-	return false
 }
