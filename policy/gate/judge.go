@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/policy"
 )
@@ -44,7 +45,13 @@ func (s *Set) JudgeAt(path *field.Path, by *authenticationv1.UserInfo, pod, old 
 		})
 	}
 	stay := sets.New(pod.SchedulingGates...)
-	changed := changedDirectives(path, pod, old)
+	var changed []string // the paths of the directives that Kubernetes lets change behind a gate
+	if !equality.Semantic.DeepEqual(pod.NodeSelector, old.NodeSelector) {
+		changed = append(changed, path.Child("nodeSelector").String())
+	}
+	if !equality.Semantic.DeepEqual(ptr.Deref(pod.Affinity, corev1.Affinity{}).NodeAffinity, ptr.Deref(old.Affinity, corev1.Affinity{}).NodeAffinity) {
+		changed = append(changed, path.Child("affinity", "nodeAffinity").String())
+	}
 	for _, gate := range old.SchedulingGates {
 		for _, position := range s.guarding(gate.Name) {
 			c := s.Policies[position]
@@ -66,26 +73,6 @@ func (s *Set) JudgeAt(path *field.Path, by *authenticationv1.UserInfo, pod, old 
 		}
 	}
 	return policy.Decide(r.Findings)
-}
-
-// changedDirectives returns the paths of the changed directives, of those that Kubernetes lets
-// change behind a gate.
-func changedDirectives(spec *field.Path, pod, old *corev1.PodSpec) []string {
-	var changed []string
-	if !equality.Semantic.DeepEqual(pod.NodeSelector, old.NodeSelector) {
-		changed = append(changed, spec.Child("nodeSelector").String())
-	}
-	if !equality.Semantic.DeepEqual(nodeAffinity(pod), nodeAffinity(old)) {
-		changed = append(changed, spec.Child("affinity", "nodeAffinity").String())
-	}
-	return changed
-}
-
-func nodeAffinity(pod *corev1.PodSpec) *corev1.NodeAffinity {
-	if pod.Affinity == nil {
-		return nil
-	}
-	return pod.Affinity.NodeAffinity
 }
 
 // Guard is a policy that guards a gate, to explain why a pod waits.

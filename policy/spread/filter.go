@@ -138,8 +138,7 @@ func (c *Count) addUp(nodes []Node) {
 		d := c.domains[value]
 		c.domains[value] = Domain{Value: value, Pods: d.Pods + c.Nodes[n].Pods, Nodes: d.Nodes + 1}
 	}
-	c.Domains = slices.AppendSeq(make([]Domain, 0, len(c.domains)), maps.Values(c.domains))
-	slices.SortFunc(c.Domains, func(a, b Domain) int { return cmp.Compare(a.Value, b.Value) })
+	c.Domains = slices.SortedFunc(maps.Values(c.domains), func(a, b Domain) int { return cmp.Compare(a.Value, b.Value) })
 	if len(c.Domains) >= c.Constraint.MinDomains {
 		c.minimum = slices.MinFunc(c.Domains, func(a, b Domain) int { return a.Pods - b.Pods }).Pods
 	}
