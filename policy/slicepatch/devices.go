@@ -1,13 +1,14 @@
 package slicepatch
 
 import (
-	"cmp"
 	"encoding/binary"
 	"slices"
+	"strconv"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/utils/ptr"
 )
 
 // Devices are the published devices of a slice as filters look at them: devices of which an
@@ -31,9 +32,7 @@ func See(spec *resourcev1.ResourceSliceSpec) *Devices {
 	for i := range d.byName {
 		d.byName[i] = i
 	}
-	slices.SortFunc(d.byName, func(a, b int) int {
-		return cmp.Or(strings.Compare(d.list[a].Name, d.list[b].Name), cmp.Compare(a, b))
-	})
+	slices.SortStableFunc(d.byName, func(a, b int) int { return strings.Compare(d.list[a].Name, d.list[b].Name) })
 	return d
 }
 
@@ -134,21 +133,14 @@ func gatherDomain[V any](found []value, driver string, values map[name]V, wanted
 			found = append(found, value{path: path{domain, id}, spelt: spelt})
 		}
 	}
-	slices.SortFunc(found[start:], func(a, b value) int {
-		return cmp.Or(strings.Compare(a.domain, b.domain), strings.Compare(a.id, b.id))
-	})
+	slices.SortFunc(found[start:], func(a, b value) int { return a.compare(b.path) })
 	return found
 }
 
 // appendKey encodes the values that are read of a device: two devices with the same key look
 // the same to the expression.
 func (d *Devices) appendKey(b []byte, r *reads, in *resourcev1.Device) []byte {
-	b = appendText(b, d.driver)
-	if in.AllowMultipleAllocations != nil && *in.AllowMultipleAllocations {
-		b = append(b, 1)
-	} else {
-		b = append(b, 0)
-	}
+	b = strconv.AppendBool(appendText(b, d.driver), ptr.Deref(in.AllowMultipleAllocations, false))
 	d.values = gather(d.values[:0], d.driver, &r.attributes, in.Attributes)
 	b = binary.AppendUvarint(b, uint64(len(d.values)))
 	for _, v := range d.values {

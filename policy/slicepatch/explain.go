@@ -1,11 +1,11 @@
 package slicepatch
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // Explanation is a device as patches make it, with the origin of each part. It is
@@ -60,20 +60,14 @@ func Explain(patches []*Patch, driver string, published *resourcev1.Device) Expl
 	if e.Limited != nil {
 		deciding = nil
 	}
-	e.Attributes = valuesOf(driver, published.Attributes, e.Device.Attributes, deciding, func(p *Patch) map[name]*resourcev1.DeviceAttribute { return p.attributes })
-	e.Capacity = valuesOf(driver, published.Capacity, e.Device.Capacity, deciding, func(p *Patch) map[name]*resourcev1.DeviceCapacity { return p.capacity })
+	e.Attributes = valuesOf(driver, published.Attributes, e.Device.Attributes, deciding, attributesOf)
+	e.Capacity = valuesOf(driver, published.Capacity, e.Device.Capacity, deciding, capacitiesOf)
 	return e
 }
 
 // valuesOf returns the origin of each name that was published or is there now.
 func valuesOf[V any](driver string, published, now map[name]V, patches []*Patch, of func(*Patch) map[name]*V) []Value[V] {
-	names := slices.Collect(maps.Keys(published))
-	for name := range now {
-		if _, found := published[name]; !found {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
+	names := sets.List(sets.KeySet(published).Union(sets.KeySet(now)))
 	values := make([]Value[V], 0, len(names))
 	for _, spelt := range names {
 		v := Value[V]{Name: spelt}

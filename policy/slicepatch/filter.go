@@ -7,6 +7,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy"
@@ -43,14 +44,9 @@ var errNoCEL = errors.New("selects by something other than cel")
 
 // newFilter compiles a filter. A nil one is for every device.
 func newFilter(in *v1alpha1.DevicePatchFilter) *Filter {
-	f := &Filter{Names: NamesOf(in)}
-	if in == nil {
-		return f
-	}
-	if in.DeviceClassName != nil {
-		f.Class = *in.DeviceClassName
-	}
-	for _, s := range in.Selectors {
+	spec := ptr.Deref(in, v1alpha1.DevicePatchFilter{})
+	f := &Filter{Names: NamesOf(in), Class: ptr.Deref(spec.DeviceClassName, "")}
+	for _, s := range spec.Selectors {
 		f.selectors = append(f.selectors, newSelector((*resourcev1.CELDeviceSelector)(s.CEL)))
 	}
 	return f
@@ -59,10 +55,8 @@ func newFilter(in *v1alpha1.DevicePatchFilter) *Filter {
 // NamesOf returns the names that a filter, nil for none, asks for. Unlike the selector of a
 // DeviceTaintRule, one that asks for nothing selects every device.
 func NamesOf(in *v1alpha1.DevicePatchFilter) resourcev1.DeviceTaintSelector {
-	if in == nil {
-		return resourcev1.DeviceTaintSelector{}
-	}
-	return resourcev1.DeviceTaintSelector{Driver: in.Driver, Pool: in.Pool, Device: in.Device}
+	f := ptr.Deref(in, v1alpha1.DevicePatchFilter{})
+	return resourcev1.DeviceTaintSelector{Driver: f.Driver, Pool: f.Pool, Device: f.Device}
 }
 
 // Conditional reports whether a filter, nil for none, asks for more than names.

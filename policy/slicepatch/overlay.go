@@ -32,14 +32,18 @@ type change[V any] struct {
 // Compare. Their taints are in the order of the names of the patches.
 func Combine(patches []*Patch) *Overlay {
 	o := &Overlay{
-		attributes: winners(patches, func(p *Patch) map[name]*resourcev1.DeviceAttribute { return p.attributes }),
-		capacity:   winners(patches, func(p *Patch) map[name]*resourcev1.DeviceCapacity { return p.capacity }),
+		attributes: winners(patches, attributesOf),
+		capacity:   winners(patches, capacitiesOf),
 	}
 	for _, p := range byName(patches) {
 		o.taints = append(o.taints, p.taints...)
 	}
 	return o
 }
+
+func attributesOf(p *Patch) map[name]*resourcev1.DeviceAttribute { return p.attributes }
+
+func capacitiesOf(p *Patch) map[name]*resourcev1.DeviceCapacity { return p.capacity }
 
 func byName(patches []*Patch) []*Patch {
 	return slices.SortedFunc(slices.Values(patches), func(a, b *Patch) int { return cmp.Compare(a.Name, b.Name) })
@@ -68,7 +72,13 @@ func winners[V any](patches []*Patch, of func(*Patch) map[name]*V) []change[V] {
 // taints are added all the same.
 func (o *Overlay) Apply(driver string, published *resourcev1.Device) (resourcev1.Device, error) {
 	device := *published
-	device.Taints = o.tainted(published.Taints)
+	switch {
+	case len(o.taints) == 0:
+	case len(published.Taints) == 0:
+		device.Taints = slices.Clip(o.taints)
+	default:
+		device.Taints = slices.Concat(published.Taints, o.taints)
+	}
 	attributes, otherAttributes := apply(published.Attributes, o.attributes, driver, sameAttribute)
 	capacity, otherCapacity := apply(published.Capacity, o.capacity, driver, sameCapacity)
 	if !otherAttributes && !otherCapacity {
@@ -79,17 +89,6 @@ func (o *Overlay) Apply(driver string, published *resourcev1.Device) (resourcev1
 	}
 	device.Attributes, device.Capacity = attributes, capacity
 	return device, nil
-}
-
-func (o *Overlay) tainted(published []resourcev1.DeviceTaint) []resourcev1.DeviceTaint {
-	switch {
-	case len(o.taints) == 0:
-		return published
-	case len(published) == 0:
-		return slices.Clip(o.taints)
-	default:
-		return slices.Concat(published, o.taints)
-	}
 }
 
 // apply returns what was published with the changes, and whether that is anything else.
@@ -148,7 +147,7 @@ func (o *Overlay) allowed(published *resourcev1.Device, attributes attributes, c
 	if values > maxValues {
 		return fmt.Errorf("would have %d values of attributes, of which %d are allowed", values, maxValues)
 	}
-	if published.AllowMultipleAllocations != nil && *published.AllowMultipleAllocations {
+	if ptr.Deref(published.AllowMultipleAllocations, false) {
 		return nil
 	}
 	for _, c := range o.capacity {
@@ -181,19 +180,7 @@ func SameCapacity(a, b map[resourcev1.QualifiedName]resourcev1.DeviceCapacity) b
 // looks into two maps only if they are not one and the same, as those of devices that no
 // patch changes are.
 func sameMap[V any](a, b map[name]V, same func(a, b V) bool) bool {
-	if reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() {
-		return true
-	}
-	if len(a) != len(b) {
-		return false
-	}
-	for name, ours := range a {
-		theirs, found := b[name]
-		if !found || !same(ours, theirs) {
-			return false
-		}
-	}
-	return true
+	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() || maps.EqualFunc(a, b, same)
 }
 
 func sameAttribute(a, b resourcev1.DeviceAttribute) bool {

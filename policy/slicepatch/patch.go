@@ -84,14 +84,10 @@ func attributeOf(in *v1alpha1.NullableDeviceAttribute) *resourcev1.DeviceAttribu
 
 func capacityOf(in *v1alpha1.PatchedCapacity) *resourcev1.DeviceCapacity {
 	out := &resourcev1.DeviceCapacity{Value: *in.Value}
-	if in.RequestPolicy == nil {
-		return out
-	}
-	out.RequestPolicy = &resourcev1.CapacityRequestPolicy{
-		Default: in.RequestPolicy.Default, ValidValues: in.RequestPolicy.ValidValues,
-	}
-	if r := in.RequestPolicy.ValidRange; r != nil {
-		out.RequestPolicy.ValidRange = &resourcev1.CapacityRequestPolicyRange{Min: r.Min, Max: r.Max, Step: r.Step}
+	if p := in.RequestPolicy; p != nil {
+		out.RequestPolicy = &resourcev1.CapacityRequestPolicy{
+			Default: p.Default, ValidValues: p.ValidValues, ValidRange: (*resourcev1.CapacityRequestPolicyRange)(p.ValidRange),
+		}
 	}
 	return out
 }
@@ -133,7 +129,7 @@ func Since(p *v1alpha1.ResourceSlicePatch, taint *v1alpha1.PatchedTaint) *metav1
 func deviceTaints(in []v1alpha1.PatchedTaint) []resourcev1.DeviceTaint {
 	list := make([]resourcev1.DeviceTaint, 0, len(in))
 	for i := range in {
-		list = append(list, resourcev1.DeviceTaint{Key: in[i].Key, Value: in[i].Value, Effect: in[i].Effect, TimeAdded: in[i].TimeAdded})
+		list = append(list, resourcev1.DeviceTaint(in[i]))
 	}
 	return list
 }

@@ -52,11 +52,8 @@ func PresentUntil(lease *coordinationv1.Lease) (time.Time, bool) {
 	if lease == nil || ptr.Deref(lease.Spec.HolderIdentity, "") == "" || lease.Spec.RenewTime == nil {
 		return time.Time{}, false
 	}
-	duration := Duration
-	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil {
-		duration = time.Duration(*seconds) * time.Second
-	}
-	return lease.Spec.RenewTime.Add(duration), true
+	seconds := ptr.Deref(lease.Spec.LeaseDurationSeconds, int32(Duration/time.Second))
+	return lease.Spec.RenewTime.Add(time.Duration(seconds) * time.Second), true
 }
 
 // ClaimPresence returns the Lease by which a scheduler says that it obeys patches. Was is the one

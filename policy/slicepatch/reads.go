@@ -2,9 +2,9 @@ package slicepatch
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	celgo "github.com/google/cel-go/cel"
@@ -30,6 +30,10 @@ type part struct {
 
 // path is a value, or a whole domain if it has no id.
 type path struct{ domain, id string }
+
+func (p path) compare(other path) int {
+	return cmp.Or(strings.Compare(p.domain, other.domain), strings.Compare(p.id, other.id))
+}
 
 // loops says how an expression loops over maps, whose keys come in another order each
 // time.
@@ -97,7 +101,12 @@ func (a *analyzer) read(s shape) {
 func (a *analyzer) visit(e ast.Expr) shape {
 	switch e.Kind() {
 	case ast.IdentKind:
-		return a.visitIdent(e)
+		if bound := a.variables[e.AsIdent()]; bound.kind != shapeOther {
+			return bound
+		}
+		if a.ast.GetType(e.ID()).Kind() == types.StructKind {
+			return shape{kind: shapeDevice}
+		}
 	case ast.SelectKind:
 		return a.element(a.visit(e.AsSelect().Operand()), e.AsSelect().FieldName(), true, operators.OptSelect)
 	case ast.CallKind:
@@ -108,16 +117,6 @@ func (a *analyzer) visit(e ast.Expr) shape {
 		for _, child := range ast.NavigateExpr(a.ast, e).Children() {
 			a.read(a.visit(child))
 		}
-	}
-	return shape{}
-}
-
-func (a *analyzer) visitIdent(e ast.Expr) shape {
-	if bound := a.variables[e.AsIdent()]; bound.kind != shapeOther {
-		return bound
-	}
-	if a.ast.GetType(e.ID()).Kind() == types.StructKind {
-		return shape{kind: shapeDevice}
 	}
 	return shape{}
 }
@@ -205,9 +204,6 @@ func (a *analyzer) isList(e ast.Expr, s shape) bool {
 }
 
 func literal(e ast.Expr) (string, bool) {
-	if e.Kind() != ast.LiteralKind {
-		return "", false
-	}
 	text, ok := e.AsLiteral().(types.String)
 	return string(text), ok
 }
@@ -218,7 +214,7 @@ func (p *part) tidy() {
 		p.paths = nil
 		return
 	}
-	slices.SortFunc(p.paths, func(a, b path) int { return cmp.Or(strings.Compare(a.domain, b.domain), strings.Compare(a.id, b.id)) })
+	slices.SortFunc(p.paths, path.compare)
 	kept := p.paths[:0]
 	for _, read := range p.paths {
 		if n := len(kept); n == 0 || kept[n-1] != read && kept[n-1] != (path{domain: read.domain}) {
@@ -233,9 +229,5 @@ func (p *part) text() string {
 	if p.all {
 		return "*"
 	}
-	var b []byte
-	for _, read := range p.paths {
-		b = strconv.AppendQuote(strconv.AppendQuote(b, read.domain), read.id)
-	}
-	return string(b)
+	return fmt.Sprintf("%q", p.paths)
 }

@@ -18,8 +18,27 @@ import (
 const oneValue = "give exactly one of int, bool, string, version, ints, bools, strings, versions and null; \"null\": {}, with the quotes, removes the attribute"
 
 func validateAttribute(a *v1alpha1.NullableDeviceAttribute, path *field.Path) field.ErrorList {
+	var set []string
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"int", a.IntValue != nil},
+		{"bool", a.BoolValue != nil},
+		{"string", a.StringValue != nil},
+		{"version", a.VersionValue != nil},
+		{"ints", a.IntValues != nil},
+		{"bools", a.BoolValues != nil},
+		{"strings", a.StringValues != nil},
+		{"versions", a.VersionValues != nil},
+		{"null", a.NullValue != nil},
+	} {
+		if f.set {
+			set = append(set, f.name)
+		}
+	}
 	var errs field.ErrorList
-	switch set := setFields(a); len(set) {
+	switch len(set) {
 	case 0:
 		errs = append(errs, field.Required(path, oneValue))
 	case 1:
@@ -35,26 +54,6 @@ func validateAttribute(a *v1alpha1.NullableDeviceAttribute, path *field.Path) fi
 		validateLength(a.VersionValues, path.Child("versions")),
 		policy.ValidateEach(a.StringValues, len(a.StringValues), path.Child("strings"), validateString),
 		policy.ValidateEach(a.VersionValues, len(a.VersionValues), path.Child("versions"), validateVersion))
-}
-
-// setFields returns the fields that are set.
-func setFields(a *v1alpha1.NullableDeviceAttribute) []string {
-	var fields []string
-	add := func(name string, set bool) {
-		if set {
-			fields = append(fields, name)
-		}
-	}
-	add("int", a.IntValue != nil)
-	add("bool", a.BoolValue != nil)
-	add("string", a.StringValue != nil)
-	add("version", a.VersionValue != nil)
-	add("ints", a.IntValues != nil)
-	add("bools", a.BoolValues != nil)
-	add("strings", a.StringValues != nil)
-	add("versions", a.VersionValues != nil)
-	add("null", a.NullValue != nil)
-	return fields
 }
 
 // validateString accepts nil too, which is no value.
