@@ -136,13 +136,13 @@ func anyOrContains[T comparable](list []T, value T) bool {
 // Lt and Gt with a value it cannot compare. Lt and Gt without values to test may
 // match unless no int64 is beyond theirs.
 func (s *Selector) Could(t *Toleration) bool {
-	return (t.anyEffect || anyOrContains(s.effects, t.Effect)) && s.couldWithAnyEffect(t)
+	return (t.AnyEffect || anyOrContains(s.effects, t.Effect)) && s.couldWithAnyEffect(t)
 }
 
 // CouldOutlast reports whether some NoExecute taint may exist that s selects and
 // that t tolerates.
 func (s *Selector) CouldOutlast(t *Toleration) bool {
-	return t.MayEvict() && anyOrContains(s.effects, corev1.TaintEffectNoExecute) && s.couldWithAnyEffect(t)
+	return (t.AnyEffect || t.Effect == corev1.TaintEffectNoExecute) && anyOrContains(s.effects, corev1.TaintEffectNoExecute) && s.couldWithAnyEffect(t)
 }
 
 func (s *Selector) couldWithAnyEffect(t *Toleration) bool {
@@ -155,7 +155,7 @@ func (s *Selector) couldWithAnyEffect(t *Toleration) bool {
 	switch {
 	case t.Operator == corev1.TolerationOpEqual:
 		return anyOrContains(s.values, t.Value)
-	case !t.compares() || !t.numeric:
+	case !t.compares() || !t.Numeric:
 		return true
 	case t.Operator == corev1.TolerationOpLt:
 		return s.least < t.number

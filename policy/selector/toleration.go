@@ -23,12 +23,12 @@ type Toleration struct {
 	Effect   corev1.TaintEffect // empty is every one
 	Seconds  *int64
 
-	// number is the value where numeric; Lt and Gt compare it.
+	// Numeric says that the value is a number, which Lt and Gt compare.
+	Numeric bool
 	number  int64
-	numeric bool
-	// anyEffect says that the toleration may tolerate any effect, because it names
+	// AnyEffect says that the toleration may tolerate any effect, because it names
 	// none or one that this version does not know.
-	anyEffect bool
+	AnyEffect bool
 }
 
 // The known effects of the taints of nodes and of devices.
@@ -46,10 +46,10 @@ func OfPod(t *corev1.Toleration) Toleration {
 		Value:     t.Value,
 		Effect:    t.Effect,
 		Seconds:   t.TolerationSeconds,
-		anyEffect: !slices.Contains(nodeEffects, t.Effect),
+		AnyEffect: !slices.Contains(nodeEffects, t.Effect),
 	}
 	if read.compares() {
-		read.number, read.numeric = canonicalInt(t.Value)
+		read.number, read.Numeric = canonicalInt(t.Value)
 	}
 	return read
 }
@@ -59,7 +59,7 @@ func OfPod(t *corev1.Toleration) Toleration {
 // value (AV-12).
 func OfDevice(t *corev1.Toleration, class string) Toleration {
 	read := OfPod(t)
-	read.Target, read.Class, read.numeric, read.anyEffect = v1alpha1.TaintTargetDevice, class, false, !slices.Contains(deviceEffects, t.Effect)
+	read.Target, read.Class, read.Numeric, read.AnyEffect = v1alpha1.TaintTargetDevice, class, false, !slices.Contains(deviceEffects, t.Effect)
 	return read
 }
 
@@ -93,30 +93,12 @@ func (t *Toleration) compares() bool {
 		(t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt)
 }
 
-// Wildcard reports whether the toleration tolerates every key and value.
-func (t *Toleration) Wildcard() bool {
-	return t.Key == "" && t.Operator == corev1.TolerationOpExists
-}
-
-// MayEvict reports whether the toleration may tolerate a taint of effect NoExecute
-// with a key and value it tolerates.
-func (t *Toleration) MayEvict() bool {
-	return t.anyEffect || t.Effect == corev1.TaintEffectNoExecute
-}
-
 // Within reports whether the toleration ends, and at most limit seconds after the
 // taint. Seconds only count with effect NoExecute (NE-29, KEP-5055), and negative
 // ones, which are legal (AV-23), end it at once.
 func (t *Toleration) Within(limit int64) bool {
 	return t.Effect == corev1.TaintEffectNoExecute && t.Seconds != nil && *t.Seconds <= limit
 }
-
-// KnownEffect reports whether the toleration names an effect that this version knows.
-func (t *Toleration) KnownEffect() bool { return !t.anyEffect }
-
-// Number returns the number that the toleration compares with, and whether it has
-// one.
-func (t *Toleration) Number() (int64, bool) { return t.number, t.numeric }
 
 // Tolerates reports whether the toleration tolerates a taint of a node. Where the API
 // server does not let tolerations compare (AV-25), none that does is stored.
@@ -128,5 +110,5 @@ func (t *Toleration) Tolerates(taint *corev1.Taint) bool {
 		return t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
 	}
 	n, ok := canonicalInt(taint.Value)
-	return ok && t.numeric && (t.Operator == corev1.TolerationOpLt && n < t.number || t.Operator == corev1.TolerationOpGt && n > t.number)
+	return ok && t.Numeric && (t.Operator == corev1.TolerationOpLt && n < t.number || t.Operator == corev1.TolerationOpGt && n > t.number)
 }

@@ -24,13 +24,9 @@ func (h *review) add(c *compiled, path *field.Path, finding func() policy.Findin
 
 // moreFindings returns the finding that stands for others about the list at path.
 func moreFindings(c *compiled, path *field.Path, problem string) policy.Finding {
-	return policy.Finding{
-		Reason:  policy.MoreFindings,
-		Policy:  policyRef(c),
-		Actions: slices.Clone(c.actions),
-		Field:   policy.Short(path.String(), maxField),
-		Problem: problem,
-	}
+	f := blank(c, path)
+	f.Reason, f.Problem, f.Remedy = policy.MoreFindings, problem, ""
+	return f
 }
 
 // unasked adds the finding that RBAC was not asked about more tolerations of the list at path,
@@ -47,16 +43,16 @@ func (h *review) unasked(c *compiled, why *outcome, path *field.Path) {
 
 func (h *review) finding(ctx context.Context, q *question, r *outcome, guard *selector.Selector, path *field.Path) policy.Finding {
 	c := q.policy
-	f := h.blank(c, path)
+	f := blank(c, path)
 	f.Reason = policy.TolerationNotGranted
 	f.Value = describe(q.t)
 	problem := "could tolerate " + guard.String() + ", which is not granted to " + c.whom(&h.in)
 	if r.bounded {
 		f.Reason = policy.TolerationTooLong
 		f.Remedy = "allowed is " + atMost(r.limit)
-		if q.t.Effect == "" && !c.judgesByExpression() {
+		if q.t.Effect == "" && !slices.ContainsFunc(c.grants, func(g grant) bool { return g.expression != nil }) {
 			// The time of a grant bounds NoExecute alone, and tolerationSeconds may stand beside no
-			// other effect.
+			// other effect. An expression may read the effect.
 			f.Remedy += ", and an entry of its own for effect " + string(corev1.TaintEffectNoSchedule) + " without"
 		}
 		problem = "could tolerate " + guard.String() + " for longer than is granted to " + c.whom(&h.in)
@@ -65,7 +61,7 @@ func (h *review) finding(ctx context.Context, q *question, r *outcome, guard *se
 }
 
 // blank returns a finding of a policy about a field.
-func (h *review) blank(c *compiled, path *field.Path) policy.Finding {
+func blank(c *compiled, path *field.Path) policy.Finding {
 	return policy.Finding{
 		Policy:  policyRef(c),
 		Actions: slices.Clone(c.actions),
@@ -90,20 +86,12 @@ func (h *review) finish(f policy.Finding, c *compiled, r *outcome, problem, mess
 // message returns the message of the policy about a toleration. If its expression fails, which one
 // that returns nothing or several lines does, that is the plain message.
 func (h *review) message(ctx context.Context, q *question) string {
-	c := q.policy
-	if c.expression == nil || h.in.Review == nil {
-		return c.message
+	if q.policy.expression != nil && h.in.Review != nil {
+		if text, err := q.policy.expression.Text(ctx, h.in.Review.Aside(), h.judged(q)); err == nil {
+			return text
+		}
 	}
-	text, err := c.expression.Text(ctx, h.in.Review.Aside(), h.judged(q))
-	if err != nil {
-		return c.message
-	}
-	return text
-}
-
-// judgesByExpression reports whether a grant has an expression, which may read the effect.
-func (c *compiled) judgesByExpression() bool {
-	return slices.ContainsFunc(c.grants, func(g grant) bool { return g.expression != nil })
+	return q.policy.message
 }
 
 // whom returns the subject of a denial for its message: the namespace, with the user if a
@@ -141,22 +129,16 @@ func describe(t *selector.Toleration) string {
 	if t.Seconds != nil {
 		b.WriteString(" for " + strconv.FormatInt(*t.Seconds, 10) + "s")
 	}
-	if t.Key == "" {
-		b.WriteString(" (" + reach(t) + ")")
+	switch {
+	case t.Key != "":
+	case t.Operator != corev1.TolerationOpExists:
+		b.WriteString(" (every key)")
+	case t.Effect == "":
+		b.WriteString(" (every taint)")
+	default:
+		b.WriteString(" (every taint of the effect)")
 	}
 	return b.String()
-}
-
-// reach describes the taints that a toleration without a key tolerates.
-func reach(t *selector.Toleration) string {
-	switch {
-	case !t.Wildcard():
-		return "every key"
-	case t.Effect == "":
-		return "every taint"
-	default:
-		return "every taint of the effect"
-	}
 }
 
 // atMost describes the tolerations that a grant with a limit allows.
@@ -169,8 +151,15 @@ const inNamespaces = "in namespaces"
 // grantWords returns the subjects of a grant, for messages.
 func grantWords(in *v1alpha1.TolerationGrant) string {
 	var parts []string
-	if len(in.Namespaces) > 0 || in.NamespaceSelector != nil {
-		parts = append(parts, namespaceWords(in))
+	namespaces := inNamespaces
+	if len(in.Namespaces) > 0 {
+		namespaces += " " + policy.ShortList(in.Namespaces, ", ", policy.Value)
+	}
+	if in.NamespaceSelector != nil {
+		namespaces += " labelled " + policy.Short(metav1.FormatLabelSelector(in.NamespaceSelector), policy.MaxKeyLength)
+	}
+	if namespaces != inNamespaces {
+		parts = append(parts, namespaces)
 	}
 	if len(in.Subjects) > 0 {
 		parts = append(parts, "to "+policy.ShortSubjects(in.Subjects))
@@ -187,17 +176,6 @@ func grantWords(in *v1alpha1.TolerationGrant) string {
 	words := strings.Join(parts, " ")
 	if in.MaxTolerationSeconds != nil {
 		words += " (NoExecute for at most " + strconv.FormatInt(*in.MaxTolerationSeconds, 10) + "s)"
-	}
-	return words
-}
-
-func namespaceWords(in *v1alpha1.TolerationGrant) string {
-	words := inNamespaces
-	if len(in.Namespaces) > 0 {
-		words += " " + policy.ShortList(in.Namespaces, ", ", policy.Value)
-	}
-	if in.NamespaceSelector != nil {
-		words += " labelled " + policy.Short(metav1.FormatLabelSelector(in.NamespaceSelector), policy.MaxKeyLength)
 	}
 	return words
 }

@@ -115,10 +115,7 @@ func (in *Input) system(t *selector.Toleration) bool {
 	if t.Target != v1alpha1.TaintTargetNode || t.Operator != corev1.TolerationOpExists || t.Value != "" {
 		return false
 	}
-	seconds := DefaultSeconds{NotReady: kubernetesSeconds, Unreachable: kubernetesSeconds}
-	if in.DefaultSeconds != nil {
-		seconds = *in.DefaultSeconds
-	}
+	seconds := ptr.Deref(in.DefaultSeconds, DefaultSeconds{NotReady: kubernetesSeconds, Unreachable: kubernetesSeconds})
 	effect, byDefault := corev1.TaintEffectNoExecute, seconds.NotReady
 	switch t.Key {
 	case corev1.TaintNodeNotReady:
@@ -149,9 +146,7 @@ func (in *Input) system(t *selector.Toleration) bool {
 func (s *Set) GuardsDefaults() bool {
 	return s.Len() > 0 && slices.ContainsFunc([]string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}, func(key string) bool {
 		every := selector.OfPod(&corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
-		return slices.ContainsFunc(s.Policies, func(c *compiled) bool {
-			return slices.ContainsFunc(c.guards, func(guard selector.Selector) bool { return guard.Could(&every) })
-		})
+		return s.guards(&every, false)
 	})
 }
 

@@ -35,7 +35,7 @@ func (s *Set) Judge(ctx context.Context, in Input) (policy.Decision, error) {
 // without a grant for it. It reads neither the namespace nor inherited tolerations, so it can
 // be called before these are read.
 func (s *Set) Concerns(in Input) bool {
-	return s.Len() > 0 && s.guardsAny(in, func(*compiled) bool { return true })
+	return s.Len() > 0 && s.guardsAny(in, false)
 }
 
 // NeedsNamespace reports whether Judge can read the labels of the namespace or namespaceObject:
@@ -43,25 +43,25 @@ func (s *Set) Concerns(in Input) bool {
 // namespaceSelector, or an expression with namespaceObject. It can be called whenever Concerns
 // can.
 func (s *Set) NeedsNamespace(in Input) bool {
-	return s.Len() > 0 && s.namespaced && s.guardsAny(in, func(c *compiled) bool { return c.namespaced })
+	return s.Len() > 0 && s.namespaced && s.guardsAny(in, true)
 }
 
 // NodeNeedsNamespace is NeedsNamespace for JudgeNode.
 func (s *Set) NodeNeedsNamespace(taints []corev1.Taint) bool {
-	return s.Len() > 0 && s.namespaced && s.guardsAnyTaint(taints, func(c *compiled) bool { return c.namespaced })
+	return s.Len() > 0 && s.namespaced && s.guardsAnyTaint(taints, true)
 }
 
 // errNoNamespace is the error of an input that needs the namespace, and comes without it.
 var errNoNamespace = errors.New("the policies select by the namespace, which was not read")
 
-// guardsAny reports whether a policy for which counts holds guards a toleration that Judge would
+// guardsAny reports whether a policy, or one that is namespaced, guards a toleration that Judge would
 // evaluate. It does not read inherited tolerations.
-func (s *Set) guardsAny(in Input, counts func(*compiled) bool) bool {
+func (s *Set) guardsAny(in Input, namespaced bool) bool {
 	in.Inherited = nil
 	h := newReview(in)
 	for i := range in.Asked {
 		for _, t := range h.fresh(&in.Asked[i]) {
-			if s.guards(&t, counts) {
+			if s.guards(&t, namespaced) {
 				return true
 			}
 		}
@@ -69,10 +69,10 @@ func (s *Set) guardsAny(in Input, counts func(*compiled) bool) bool {
 	return false
 }
 
-// guards reports whether a policy for which counts holds guards t.
-func (s *Set) guards(t *selector.Toleration, counts func(*compiled) bool) bool {
+// guards reports whether a policy, or one that is namespaced, guards t.
+func (s *Set) guards(t *selector.Toleration, namespaced bool) bool {
 	for c := range s.guarding(t) {
-		if counts(c) {
+		if c.namespaced || !namespaced {
 			return true
 		}
 	}
@@ -150,15 +150,15 @@ func (h *review) decide() (policy.Decision, error) {
 // GuardsNode reports whether some policy guards a taint of a node that keeps pods
 // off.
 func (s *Set) GuardsNode(taints []corev1.Taint) bool {
-	return s.Len() > 0 && s.guardsAnyTaint(taints, func(*compiled) bool { return true })
+	return s.Len() > 0 && s.guardsAnyTaint(taints, false)
 }
 
-// guardsAnyTaint reports whether a policy for which counts holds guards a taint of a node that
+// guardsAnyTaint reports whether a policy, or one that is namespaced, guards a taint of a node that
 // keeps pods off.
-func (s *Set) guardsAnyTaint(taints []corev1.Taint, counts func(*compiled) bool) bool {
+func (s *Set) guardsAnyTaint(taints []corev1.Taint, namespaced bool) bool {
 	for i := range taints {
 		for c := range s.guardingTaint(&taints[i]) {
-			if counts(c) {
+			if c.namespaced || !namespaced {
 				return true
 			}
 		}
@@ -219,7 +219,8 @@ func (s *Set) guardingTaint(taint *corev1.Taint) iter.Seq2[*compiled, *selector.
 }
 
 // judgeNodeTaint judges the tolerations of a pod that tolerate the taint. One that the policy
-// allows is enough.
+// allows is enough. Where none tolerates it, grants do not matter, and conditions of the policy that do
+// not hold are enough.
 func (h *review) judgeNodeTaint(ctx context.Context, p *nodeTaint) {
 	var refused *outcome
 	var asked Asked
@@ -242,42 +243,34 @@ func (h *review) judgeNodeTaint(ctx context.Context, p *nodeTaint) {
 			refused = &r
 		}
 	}
+	reason := policy.PassNotGranted
 	if refused == nil {
-		h.notTolerated(ctx, p)
-		return
+		c := h.condition(ctx, p.policy)
+		if !c.holds {
+			return
+		}
+		refused, reason = &outcome{fault: c.fault}, policy.TaintNotTolerated
+		refused.note(c.note)
 	}
 	if h.violated(p.policy, refused) {
-		h.add(p.policy, h.in.Path, func() policy.Finding { return h.nodeTaintFinding(p, refused, policy.PassNotGranted) })
-	}
-}
-
-// notTolerated reports a taint that no toleration of the pod tolerates, unless the conditions
-// of the policy do not hold. Grants do not matter then.
-func (h *review) notTolerated(ctx context.Context, p *nodeTaint) {
-	c := h.condition(ctx, p.policy)
-	if !c.holds {
-		return
-	}
-	r := outcome{fault: c.fault}
-	r.note(c.note)
-	if h.violated(p.policy, &r) {
-		h.add(p.policy, h.in.Path, func() policy.Finding { return h.nodeTaintFinding(p, &r, policy.TaintNotTolerated) })
+		h.add(p.policy, h.in.Path, func() policy.Finding { return h.nodeTaintFinding(p, refused, reason) })
 	}
 }
 
 func (h *review) nodeTaintFinding(p *nodeTaint, r *outcome, reason policy.Reason) policy.Finding {
-	f := h.blank(p.policy, h.in.Path)
+	f := blank(p.policy, h.in.Path)
 	f.Reason = reason
 	f.Value = "taint " + policy.Short(p.taint.ToString(), policy.MaxKeyLength+policy.Value)
-	problem := "the node has a taint that is guarded (" + p.guard.String() + ") and that the pod does not tolerate"
+	problem := "the node has a taint that is guarded (" + p.guard.String() + ")"
 	switch {
 	case reason == policy.TaintNotTolerated:
+		problem += " and that the pod does not tolerate"
 		f.Remedy = "leave it to the scheduler to find a node, or tolerate the taint: " + p.policy.remedy
 	case r.bounded:
-		problem = "the node has a taint that is guarded (" + p.guard.String() + "), and the pod tolerates it for longer than is granted to " + p.policy.whom(&h.in)
+		problem += ", and the pod tolerates it for longer than is granted to " + p.policy.whom(&h.in)
 		f.Remedy = "allowed is " + atMost(r.limit)
 	default:
-		problem = "the node has a taint that is guarded (" + p.guard.String() + "), and to tolerate it is not granted to " + p.policy.whom(&h.in)
+		problem += ", and to tolerate it is not granted to " + p.policy.whom(&h.in)
 	}
 	return h.finish(f, p.policy, r, problem, p.policy.message)
 }

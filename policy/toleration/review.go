@@ -1,6 +1,7 @@
 package toleration
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,17 +63,16 @@ const controllers = serviceaccount.ServiceAccountUsernamePrefix + metav1.Namespa
 func newReview(in Input) review {
 	// Controllers of Kubernetes create most pods, and RBAC seldom allows them what it allows the pods.
 	h := review{in: in, accountFirst: strings.HasPrefix(in.User.Username, controllers)}
-	settle := func(t selector.Toleration) {
-		if h.settled == nil {
-			h.settled = sets.New[identity]()
-		}
-		h.settled.Insert(identify(&t))
+	if n := len(in.Added) + len(in.Inherited); n > 0 {
+		h.settled = make(sets.Set[identity], n)
 	}
 	for i := range in.Added {
-		settle(in.read(&in.Added[i], ""))
+		t := in.read(&in.Added[i], "")
+		h.settled.Insert(identify(&t))
 	}
 	for i := range in.Inherited {
-		settle(selector.OfPod(&in.Inherited[i]))
+		t := selector.OfPod(&in.Inherited[i])
+		h.settled.Insert(identify(&t))
 	}
 	return h
 }
@@ -85,9 +85,7 @@ func (h *review) isSettled(t *selector.Toleration) bool {
 
 // failed records the first fault.
 func (h *review) failed(err error) {
-	if h.fault == nil {
-		h.fault = err
-	}
+	h.fault = cmp.Or(h.fault, err)
 }
 
 // fresh yields the tolerations of a list that are judged: those that are not in the old list, as
@@ -222,30 +220,20 @@ func (h *review) judgeDynamic(ctx context.Context, q *question, r *outcome) {
 	}
 }
 
-// grants evaluates RBAC and the expression of a grant.
+// grants evaluates the expression of a grant, unless its result cannot be known yet, and RBAC.
 func (h *review) grants(ctx context.Context, g *grant, q *question) (bool, error) {
-	if holds, err := h.evaluates(ctx, g, q); err != nil || !holds {
-		return false, err
+	if e := g.expression; e != nil && !(e.Uses().Requester && h.in.RequesterUnknown) && !(h.in.objectUnknown && unknown(e.Uses())) {
+		if h.in.Review == nil {
+			return false, errNoRequest
+		}
+		if holds, err := e.Bool(ctx, h.celReview(q.policy), h.judged(q)); err != nil || !holds {
+			return false, err
+		}
 	}
 	if !g.rbac || h.in.RequesterUnknown {
 		return true, nil
 	}
 	return h.may(ctx, q.policy, q.t.Key)
-}
-
-// evaluates reports whether the expression of a grant holds, or cannot be known yet.
-func (h *review) evaluates(ctx context.Context, g *grant, q *question) (bool, error) {
-	if g.expression == nil {
-		return true, nil
-	}
-	uses := g.expression.Uses()
-	if (uses.Requester && h.in.RequesterUnknown) || (h.in.objectUnknown && unknown(uses)) {
-		return true, nil
-	}
-	if h.in.Review == nil {
-		return false, errNoRequest
-	}
-	return g.expression.Bool(ctx, h.celReview(q.policy), h.judged(q))
 }
 
 // celReview returns the review in which expressions of a policy are evaluated. A policy that
@@ -352,9 +340,8 @@ func (h *review) evaluate(ctx context.Context, p *compiled) condition {
 		return condition{holds: true, fault: errNoRequest}
 	}
 	holds, err := p.conditions.Match(ctx, h.celReview(p))
-	var failed *cel.FailedError
-	switch {
-	case errors.As(err, &failed):
+	switch failed, failure := errors.AsType[*cel.FailedError](err); {
+	case failure:
 		return condition{holds: !h.in.objectUnknown, note: "its matchConditions failed: " + policy.Short(failed.Problem, maxNote)}
 	case err != nil:
 		return condition{holds: true, fault: fmt.Errorf("evaluate the conditions of TolerationPolicy %s: %w", p.name, err)}

@@ -102,7 +102,7 @@ func ValidateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList 
 		errs = append(errs, metav1validation.ValidateLabelName(t.Key, path.Child("key"))...)
 	}
 	read := selector.OfPod(t)
-	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute && (t.Effect == "" || read.KnownEffect()) {
+	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute && (t.Effect == "" || !read.AnyEffect) {
 		errs = append(errs, field.Invalid(path.Child("effect"), t.Effect, "tolerationSeconds needs effect NoExecute"))
 	}
 	if t.Key == "" && slices.Contains([]corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpLt, corev1.TolerationOpGt}, read.Operator) {
@@ -118,7 +118,7 @@ func ValidateToleration(t *corev1.Toleration, path *field.Path) field.ErrorList 
 			errs = append(errs, field.Invalid(path.Child("operator"), t.Value, "operator Exists takes no value"))
 		}
 	case corev1.TolerationOpLt, corev1.TolerationOpGt:
-		if _, ok := read.Number(); !ok {
+		if !read.Numeric {
 			errs = append(errs, field.Invalid(path.Child("value"), t.Value, "must be a whole number within 64 bits, without leading zeros, plus sign or spaces"))
 		}
 	default:
