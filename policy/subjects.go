@@ -84,8 +84,6 @@ func validateGroup(subject *rbacv1.Subject, want string, path *field.Path) field
 const (
 	VerbTolerate = "tolerate"
 	VerbTaint    = "taint"
-
-	taints = "taints"
 )
 
 // May reports whether the authorizer, which is RBAC as a rule, allows the user the verb on the
@@ -96,7 +94,7 @@ func May(ctx context.Context, a authorizer.Authorizer, u user.Info, verb, key st
 		Verb:            verb,
 		APIGroup:        v1alpha1.GroupVersion.Group,
 		APIVersion:      v1alpha1.GroupVersion.Version,
-		Resource:        taints,
+		Resource:        "taints",
 		Name:            key,
 		ResourceRequest: true,
 	})

@@ -68,22 +68,18 @@ func ShortList[T ~string](items []T, separator string, longest int) string {
 // ShortSubjects describes subjects, such as "group sre, service account
 // infra/operator".
 func ShortSubjects(list []rbacv1.Subject) string {
-	words := make([]string, 0, len(list))
-	for i := range list {
-		words = append(words, subject(&list[i]))
+	words := make([]string, len(list))
+	for i, s := range list {
+		switch s.Kind {
+		case rbacv1.UserKind:
+			words[i] = "user " + s.Name
+		case rbacv1.GroupKind:
+			words[i] = "group " + s.Name
+		case rbacv1.ServiceAccountKind:
+			words[i] = "service account " + s.Namespace + "/" + s.Name
+		default:
+			words[i] = s.Kind + " " + s.Name
+		}
 	}
 	return ShortList(words, ", ", MaxKeyLength)
-}
-
-func subject(s *rbacv1.Subject) string {
-	switch s.Kind {
-	case rbacv1.UserKind:
-		return "user " + s.Name
-	case rbacv1.GroupKind:
-		return "group " + s.Name
-	case rbacv1.ServiceAccountKind:
-		return "service account " + s.Namespace + "/" + s.Name
-	default:
-		return s.Kind + " " + s.Name
-	}
 }

@@ -1,6 +1,7 @@
 package cel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +55,8 @@ func (p *Program) evaluate(ctx context.Context, review *Review, judged *Judged) 
 	if judged == nil {
 		judged = &Judged{}
 	}
-	main, evaluation := review.shared(), evaluation{program: p}
+	// The main review holds what both read, and keeps values and answers.
+	main, evaluation := cmp.Or(review.main, review), evaluation{program: p}
 	if p.uses.Object {
 		evaluation.pod, evaluation.claim = extractOf(judged.Pod), extractOf(judged.Claim)
 	}

@@ -1,7 +1,6 @@
 package cel
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	sjson "sigs.k8s.io/json"
 )
 
 // An API server stores the parameters for a driver, opaque.parameters of a claim, byte for byte: a
@@ -26,17 +24,7 @@ const (
 // ambiguousKeys is why an evaluation fails that reads parameters in which a key is there twice.
 const ambiguousKeys = "opaque.parameters have a key twice, or in several cases: the driver may read another value"
 
-// withParameters puts parameters in their places in a value that was decoded of raw.
-func (s *seen) withParameters(decoded any, raw []byte) {
-	if !bytes.Contains(raw, []byte(opaqueMember)) {
-		return
-	}
-	// What cannot be decoded was refused before.
-	repeated, _ := sjson.UnmarshalStrict(raw, new(any), sjson.DisallowDuplicateFields)
-	s.markParameters(decoded, len(repeated) > 0)
-}
-
-// markParameters is withParameters for a value within. Repeated says that some key is there twice.
+// markParameters puts parameters in their places in a value. Repeated says that some key is there twice.
 func (s *seen) markParameters(in any, repeated bool) {
 	switch in := in.(type) {
 	case []any:

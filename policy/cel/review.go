@@ -47,14 +47,6 @@ func (r *Review) Aside() *Review {
 	return r.aside
 }
 
-// shared is the review that holds what both read, and keeps values and answers.
-func (r *Review) shared() *Review {
-	if r.main != nil {
-		return r.main
-	}
-	return r
-}
-
 // Judged holds the judged objects by their names in expressions. Nil and empty are
 // null.
 type Judged struct {

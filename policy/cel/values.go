@@ -1,6 +1,7 @@
 package cel
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -22,6 +23,7 @@ import (
 	celcommon "k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/library"
 	"k8s.io/utils/ptr"
+	sjson "sigs.k8s.io/json"
 
 	"github.com/tollgate-dev/tollgate/policy"
 )
@@ -82,7 +84,11 @@ func (s *seen) decode(raw []byte, read projection) (ref.Val, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.withParameters(decoded, raw)
+	if bytes.Contains(raw, []byte(opaqueMember)) {
+		// What cannot be decoded was refused before.
+		repeated, _ := sjson.UnmarshalStrict(raw, new(any), sjson.DisallowDuplicateFields)
+		s.markParameters(decoded, len(repeated) > 0)
+	}
 	value := types.DefaultTypeAdapter.NativeToValue(decoded)
 	s.documents = append(s.documents, document{source: source, key: read.key, value: value})
 	return value, nil
@@ -124,7 +130,11 @@ func (s *scope) ResolveName(name string) (any, bool) {
 	case admissioncel.RequestVarName:
 		return s.review.requestValue(), true
 	case admissioncel.NamespaceVarName:
-		return s.review.namespaceValue(), true
+		seen := &s.review.seen
+		if seen.namespace == nil {
+			seen.namespace = celcommon.SchemalessTypedToVal(admissioncel.CreateNamespaceObject(s.review.Namespace))
+		}
+		return seen.namespace, true
 	case admissioncel.AuthorizerVarName:
 		return library.NewAuthorizerVal(policy.UserInfo(&request.UserInfo), s), true
 	case admissioncel.RequestResourceAuthorizerVarName:
@@ -162,13 +172,6 @@ func (r *Review) requestValue() ref.Val {
 		r.seen.request = celcommon.SchemalessTypedToVal(request)
 	}
 	return r.seen.request
-}
-
-func (r *Review) namespaceValue() ref.Val {
-	if r.seen.namespace == nil {
-		r.seen.namespace = celcommon.SchemalessTypedToVal(admissioncel.CreateNamespaceObject(r.Namespace))
-	}
-	return r.seen.namespace
 }
 
 // requestResource is the resource for authorizer.requestResource: that of the request, and not the

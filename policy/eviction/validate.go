@@ -35,7 +35,7 @@ func ValidatePolicy(p *v1alpha1.EvictionPolicy) field.ErrorList {
 	s, path := &p.Spec, field.NewPath("spec")
 	return slices.Concat(
 		selector.ValidateAll(s.Taints, path.Child("taints"), selector.Taints),
-		validateEffects(s.Taints, path.Child("taints")),
+		policy.ValidateEach(s.Taints, len(s.Taints), path.Child("taints"), validateEffects),
 		selector.ValidateLabels(s.NamespaceSelector, path.Child("namespaceSelector")),
 		selector.ValidateLabels(s.PodSelector, path.Child("podSelector")),
 		validateMethod(s, path),
@@ -47,12 +47,10 @@ func ValidatePolicy(p *v1alpha1.EvictionPolicy) field.ErrorList {
 			fmt.Sprintf("was renamed: write inject: {seconds: %d}", ptr.Deref(s.Window, v1alpha1.EvictionInjection{}).Seconds))))
 }
 
-// validateEffects refuses selectors that select no taint that evicts.
-func validateEffects(list []v1alpha1.TaintSelector, path *field.Path) field.ErrorList {
-	return policy.ValidateEach(list, len(list), path, func(s *v1alpha1.TaintSelector, path *field.Path) field.ErrorList {
-		return policy.Check(len(s.Effects) == 0 || slices.Contains(s.Effects, corev1.TaintEffectNoExecute), field.Invalid(path.Child("effects"), s.Effects,
-			"no eviction comes of these: leave effects out or list NoExecute, the only effect that evicts"))
-	})
+// validateEffects refuses a selector that selects no taint that evicts.
+func validateEffects(s *v1alpha1.TaintSelector, path *field.Path) field.ErrorList {
+	return policy.Check(len(s.Effects) == 0 || slices.Contains(s.Effects, corev1.TaintEffectNoExecute), field.Invalid(path.Child("effects"), s.Effects,
+		"no eviction comes of these: leave effects out or list NoExecute, the only effect that evicts"))
 }
 
 // marks are the ways in which pods get the DisruptionTarget condition.

@@ -116,17 +116,11 @@ const maxGates = 64
 func ValidatePolicy(p *v1alpha1.GatePolicy) field.ErrorList {
 	spec := field.NewPath("spec")
 	return slices.Concat(
-		validateGates(p.Spec.Gates, spec.Child("gates")),
+		policy.Check(len(p.Spec.Gates) > 0, field.Required(spec.Child("gates"), "a policy guards at least one gate")),
+		selector.ValidateTexts(p.Spec.Gates, maxGates, spec.Child("gates"), validateGate),
 		policy.ValidateSubjects(p.Spec.Owners, spec.Child("owners")),
 		policy.ValidateActions(p.Spec.ValidationActions, spec.Child("validationActions")),
 		policy.ValidateMessage(p.Spec.Message, spec.Child("message")))
-}
-
-func validateGates(gates []string, path *field.Path) field.ErrorList {
-	if len(gates) == 0 {
-		return field.ErrorList{field.Required(path, "a policy guards at least one gate")}
-	}
-	return selector.ValidateTexts(gates, maxGates, path, validateGate)
 }
 
 // validateGate returns why Kubernetes would not accept a gate (SD-01).

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -141,7 +142,17 @@ func with[T any, P pointer[T]](p *Set, position int, list []T, compile func(*Set
 	if p == nil {
 		p = None()
 	}
-	from := sourceOf[T, P](list)
+	// The lines are sorted, so that the order of the list makes no difference. A generation stands for a
+	// spec: the API server counts it up with each change.
+	from, lines := source{generations: make(map[types.UID]int64, len(list))}, make([]string, len(list))
+	for i := range list {
+		o := P(&list[i])
+		from.generations[o.GetUID()] = o.GetGeneration()
+		lines[i] = o.GetName() + "/" + string(o.GetUID()) + "/" + strconv.FormatInt(o.GetGeneration(), 10) + "\n"
+	}
+	slices.Sort(lines)
+	digest := sha256.Sum256([]byte(strings.Join(lines, "")))
+	from.digest = string(digest[:])
 	if p.sources[position].digest == from.digest {
 		return p
 	}
@@ -153,11 +164,12 @@ func with[T any, P pointer[T]](p *Set, position int, list []T, compile func(*Set
 
 func (p *Set) withVersion() *Set {
 	const short = 6 // bytes; the hash protects against nothing but accidents
-	hash := sha256.New()
+	digests := ""
 	for i := range p.sources {
-		hash.Write([]byte(p.sources[i].digest + "/"))
+		digests += p.sources[i].digest + "/"
 	}
-	p.Version = hex.EncodeToString(hash.Sum(nil)[:short])
+	hash := sha256.Sum256([]byte(digests))
+	p.Version = hex.EncodeToString(hash[:short])
 	return p
 }
 
@@ -172,23 +184,4 @@ func (p *Set) Holds(uid types.UID, generation int64) bool {
 		}
 	}
 	return false
-}
-
-// sourceOf returns the source that a list is, in any order. A generation stands for a spec:
-// the API server counts it up with each change.
-func sourceOf[T any, P pointer[T]](list []T) source {
-	from := source{generations: make(map[types.UID]int64, len(list))}
-	lines := make([]string, len(list))
-	for i := range list {
-		o := P(&list[i])
-		from.generations[o.GetUID()] = o.GetGeneration()
-		lines[i] = o.GetName() + "/" + string(o.GetUID()) + "/" + strconv.FormatInt(o.GetGeneration(), 10) + "\n"
-	}
-	slices.Sort(lines)
-	hash := sha256.New()
-	for _, line := range lines {
-		hash.Write([]byte(line))
-	}
-	from.digest = string(hash.Sum(nil))
-	return from
 }

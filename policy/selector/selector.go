@@ -51,7 +51,7 @@ func Compile(sel *v1alpha1.TaintSelector) Selector {
 		s.least, s.most = math.MaxInt64, math.MinInt64
 	}
 	for _, v := range s.values {
-		if n, ok := canonicalInt(v); ok {
+		if n, ok := CanonicalInt(v); ok {
 			s.least, s.most = min(s.least, n), max(s.most, n)
 		}
 	}
@@ -204,9 +204,9 @@ func (s *Selector) String() string {
 	return text
 }
 
-// canonicalInt returns the number that s is the canonical decimal form of: no
+// CanonicalInt returns the number that s is the canonical decimal form of: no
 // leading zeros, plus sign, spaces or -0 (AV-25), and within an int64.
-func canonicalInt(s string) (int64, bool) {
+func CanonicalInt(s string) (int64, bool) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	return n, err == nil && strconv.FormatInt(n, 10) == s
 }

@@ -49,7 +49,7 @@ func OfPod(t *corev1.Toleration) Toleration {
 		AnyEffect: !slices.Contains(nodeEffects, t.Effect),
 	}
 	if read.compares() {
-		read.number, read.Numeric = canonicalInt(t.Value)
+		read.number, read.Numeric = CanonicalInt(t.Value)
 	}
 	return read
 }
@@ -109,6 +109,6 @@ func (t *Toleration) Tolerates(taint *corev1.Taint) bool {
 	if t.Operator == corev1.TolerationOpExists || t.Operator == corev1.TolerationOpEqual {
 		return t.Operator == corev1.TolerationOpExists || t.Value == taint.Value
 	}
-	n, ok := canonicalInt(taint.Value)
+	n, ok := CanonicalInt(taint.Value)
 	return ok && t.Numeric && (t.Operator == corev1.TolerationOpLt && n < t.number || t.Operator == corev1.TolerationOpGt && n > t.number)
 }

@@ -37,12 +37,11 @@ const (
 // ValidateAll returns the errors of the selectors of a policy, of which there
 // must be one at least.
 func ValidateAll(list []v1alpha1.TaintSelector, path *field.Path, use Use) field.ErrorList {
-	if len(list) == 0 {
-		return field.ErrorList{field.Required(path, "a policy names one taint at least")}
-	}
-	return policy.ValidateEach(list, maxSelectors, path, func(sel *v1alpha1.TaintSelector, path *field.Path) field.ErrorList {
-		return validate(sel, path, use)
-	})
+	return append(
+		policy.Check(len(list) > 0, field.Required(path, "a policy names one taint at least")),
+		policy.ValidateEach(list, maxSelectors, path, func(sel *v1alpha1.TaintSelector, path *field.Path) field.ErrorList {
+			return validate(sel, path, use)
+		})...)
 }
 
 // validate returns the errors of a selector.
@@ -58,8 +57,8 @@ func validate(sel *v1alpha1.TaintSelector, path *field.Path, use Use) field.Erro
 	case v1alpha1.TaintTargetDevice:
 		effects = deviceEffects
 		errs = slices.Concat(
-			validateNames(sel.DeviceClasses, classes),
-			validateNames(sel.Drivers, drivers),
+			ValidateItems(sel.DeviceClasses, maxItems, classes, validateName),
+			ValidateItems(sel.Drivers, maxItems, drivers, validateName),
 			policy.Check(!byDriver || use == Taints, field.Forbidden(drivers, "selects who sets a taint of a device, and tolerations do not name drivers; use deviceClasses")),
 			policy.Check(!byClass || use == Tolerations, field.Forbidden(classes, "selects who requests a device, and taints do not name classes; use drivers")))
 	default:
@@ -89,19 +88,24 @@ func validateKey(key string, path *field.Path) field.ErrorList {
 	}
 }
 
-func validateNames(names []string, path *field.Path) field.ErrorList {
-	return ValidateItems(names, maxItems, path, func(name string, path *field.Path) field.ErrorList {
-		if len(name) > maxName {
-			return field.ErrorList{field.TooLong(path, name, maxName)}
-		}
-		return invalid(path, name, apivalidation.NameIsDNSSubdomain(name, false), "")
-	})
+func validateName(name string, path *field.Path) field.ErrorList {
+	if len(name) > maxName {
+		return field.ErrorList{field.TooLong(path, name, maxName)}
+	}
+	return invalid(path, name, apivalidation.NameIsDNSSubdomain(name, false), "")
 }
 
 // ValidateItems returns the errors of a list that has to be a set of at most a number of items, and
 // of each item.
 func ValidateItems[T ~string](items []T, most int, path *field.Path, validate func(T, *field.Path) field.ErrorList) field.ErrorList {
-	errs := ValidateList(items, most, path)
+	errs := policy.Check(len(items) <= most, field.TooMany(path, len(items), most))
+	seen := sets.New[T]()
+	for i, item := range items {
+		if seen.Has(item) {
+			errs = append(errs, field.Duplicate(path.Index(i), item))
+		}
+		seen.Insert(item)
+	}
 	for i, item := range items {
 		errs = append(errs, validate(item, path.Index(i))...)
 	}
@@ -114,19 +118,6 @@ func ValidateTexts(texts []string, most int, path *field.Path, problems func(str
 	return ValidateItems(texts, most, path, func(text string, path *field.Path) field.ErrorList {
 		return invalid(path, text, problems(text), "")
 	})
-}
-
-// ValidateList returns the errors of a list that has to be a set of at most a number of items.
-func ValidateList[T ~string](items []T, most int, path *field.Path) field.ErrorList {
-	errs := policy.Check(len(items) <= most, field.TooMany(path, len(items), most))
-	seen := sets.New[T]()
-	for i, item := range items {
-		if seen.Has(item) {
-			errs = append(errs, field.Duplicate(path.Index(i), item))
-		}
-		seen.Insert(item)
-	}
-	return errs
 }
 
 func invalid(path *field.Path, value string, reasons []string, what string) field.ErrorList {

@@ -79,13 +79,17 @@ func (s *Set) guards(t *selector.Toleration, namespaced bool) bool {
 	return false
 }
 
-// guarding yields the policies that guard t, in order.
+// guarding yields the policies that guard t, in order, each with the first guard that t comes under.
 func (s *Set) guarding(t *selector.Toleration) iter.Seq2[*compiled, *selector.Selector] {
 	return func(yield func(*compiled, *selector.Selector) bool) {
 		s.index.Each(t, func(position int) bool {
 			c := s.Policies[position]
-			guard := c.guardOf(t)
-			return guard == nil || yield(c, guard)
+			for i := range c.guards {
+				if c.guards[i].Could(t) {
+					return yield(c, &c.guards[i])
+				}
+			}
+			return true
 		})
 	}
 }

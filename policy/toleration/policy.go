@@ -153,16 +153,6 @@ func (c *compiled) keys() []string {
 	return slices.Compact(keys)
 }
 
-// guardOf returns the first guard that t comes under, or nil.
-func (c *compiled) guardOf(t *selector.Toleration) *selector.Selector {
-	for i := range c.guards {
-		if c.guards[i].Could(t) {
-			return &c.guards[i]
-		}
-	}
-	return nil
-}
-
 // outlasted returns the first guard with a NoExecute taint that t tolerates, or
 // nil. It is nil too where no grant has a limit, because it decides nothing there.
 func (c *compiled) outlasted(t *selector.Toleration) *selector.Selector {

@@ -261,7 +261,7 @@ func couldValue(s *v1alpha1.TaintSelector) string {
 	}
 	var numbers []int64 // as taints write them
 	for _, v := range s.Values {
-		if n, err := strconv.ParseInt(v, 10, 64); err == nil && strconv.FormatInt(n, 10) == v {
+		if n, ok := selector.CanonicalInt(v); ok {
 			numbers = append(numbers, n)
 		}
 	}
