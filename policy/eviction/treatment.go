@@ -64,7 +64,7 @@ func (e *NamespaceUnknownError) Error() string {
 // until it is.
 func (s *Set) For(taint *Taint, subject *Subject) (Treatment, error) {
 	var t Treatment
-	if s == nil || len(s.Policies) == 0 || slices.Contains(s.off, selector.TargetOf(taint.Target)) {
+	if s.Len() == 0 || slices.Contains(s.off, selector.TargetOf(taint.Target)) {
 		return t, nil
 	}
 	exact := selector.Toleration{Target: taint.Target, Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value}

@@ -33,11 +33,8 @@ type compiled struct {
 	remedy  string
 }
 
-// The lengths at which texts of users and policies are cut.
-const (
-	maxGate    = 128
-	maxMessage = 1024
-)
+// maxGate is the length at which the name of a gate is cut.
+const maxGate = 128
 
 // anyBelow ends a pattern that matches every gate below a prefix.
 const anyBelow = "/*"
@@ -72,7 +69,7 @@ func compile(p *v1alpha1.GatePolicy) (*compiled, field.ErrorList) {
 		gates:   slices.Compact(slices.Sorted(slices.Values(p.Spec.Gates))),
 		owners:  policy.CompileSubjects(p.Spec.Owners),
 		actions: policy.Actions(p.Spec.ValidationActions),
-		message: strings.TrimSpace(policy.Short(p.Spec.Message, maxMessage)),
+		message: strings.TrimSpace(policy.Short(p.Spec.Message, policy.MaxFinding)),
 		remedy:  remedy(p.Spec.Owners),
 	}
 	c.denies = policy.Denies(c.actions)

@@ -252,10 +252,10 @@ func (s *Set) personal() *Set {
 	}
 	rest := &Set{pods: s.pods, claims: s.claims}
 	for _, c := range s.Policies {
-		unconditional := &compiled{name: c.name, match: c.match}
-		unconditional.match.conditions = cel.Conditions{}
-		if !c.match.conditions.Uses().Requester {
-			unconditional.match = match{} // matches nothing
+		unconditional := &compiled{name: c.name} // matches nothing
+		if c.match.conditions.Uses().Requester {
+			unconditional.match = c.match
+			unconditional.match.conditions = cel.Conditions{}
 		}
 		rest.Policies = append(rest.Policies, unconditional)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/policy/spread"
@@ -118,9 +119,9 @@ func (m Matching) selects(n *corev1.NodeSelectorRequirement) bool {
 // about returns the requirements on one label.
 func about(key string, all requirements) requirements {
 	var found requirements
-	for i := range all {
-		if all[i].Key == key {
-			found = append(found, all[i])
+	for _, r := range all {
+		if r.Key == key {
+			found = append(found, r)
 		}
 	}
 	return found
@@ -148,9 +149,7 @@ func (m Matching) steering(pod Pod) *steering {
 		s.keys = append(s.keys, s.needs[i].Key)
 	}
 	s.keys = slices.Compact(s.keys)
-	if required := spread.RequiredNodes(pod.Spec.Affinity); required != nil {
-		s.terms = required.NodeSelectorTerms
-	}
+	s.terms = ptr.Deref(spread.RequiredNodes(pod.Spec.Affinity), corev1.NodeSelector{}).NodeSelectorTerms
 	return s
 }
 

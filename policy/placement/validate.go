@@ -3,7 +3,6 @@ package placement
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -80,8 +79,7 @@ func validateLabel(key, value string, path *field.Path) field.ErrorList {
 }
 
 func validateLabelValue(value string, path *field.Path) field.ErrorList {
-	reasons := validation.IsValidLabelValue(value)
-	return policy.Check(len(reasons) == 0, field.Invalid(path, value, strings.Join(reasons, "; ")))
+	return selector.Invalid(path, value, validation.IsValidLabelValue(value), "")
 }
 
 func validateRequirement(r *corev1.NodeSelectorRequirement, path *field.Path) field.ErrorList {

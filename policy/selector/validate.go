@@ -80,7 +80,7 @@ func validateKey(key string, path *field.Path) field.ErrorList {
 	case key == "*":
 		return nil
 	case pattern:
-		return invalid(path, key, validation.IsDNS1123Subdomain(prefix), "the prefix ")
+		return Invalid(path, key, validation.IsDNS1123Subdomain(prefix), "the prefix ")
 	case strings.Contains(key, "*"):
 		return field.ErrorList{field.Invalid(path, key, `a pattern is "prefix/*" or "*"`)}
 	default:
@@ -92,7 +92,7 @@ func validateName(name string, path *field.Path) field.ErrorList {
 	if len(name) > maxName {
 		return field.ErrorList{field.TooLong(path, name, maxName)}
 	}
-	return invalid(path, name, apivalidation.NameIsDNSSubdomain(name, false), "")
+	return Invalid(path, name, apivalidation.NameIsDNSSubdomain(name, false), "")
 }
 
 // ValidateItems returns the errors of a list that has to be a set of at most a number of items, and
@@ -116,10 +116,11 @@ func ValidateItems[T ~string](items []T, most int, path *field.Path, validate fu
 // without problems.
 func ValidateTexts(texts []string, most int, path *field.Path, problems func(string) []string) field.ErrorList {
 	return ValidateItems(texts, most, path, func(text string, path *field.Path) field.ErrorList {
-		return invalid(path, text, problems(text), "")
+		return Invalid(path, text, problems(text), "")
 	})
 }
 
-func invalid(path *field.Path, value string, reasons []string, what string) field.ErrorList {
+// Invalid returns one error for all reasons why a value is not valid, with a text before them.
+func Invalid(path *field.Path, value string, reasons []string, what string) field.ErrorList {
 	return policy.Check(len(reasons) == 0, field.Invalid(path, value, what+strings.Join(reasons, "; ")))
 }

@@ -48,8 +48,8 @@ func (s *Set) Judge(ctx context.Context, in Input) (policy.Decision, error) {
 			break
 		}
 		c := s.Policies[position]
-		if err := c.judge(ctx, &in, &r); err != nil && fault == nil {
-			fault = fmt.Errorf("judge by %s: %w", c.ref, err)
+		if err := c.judge(ctx, &in, &r); err != nil {
+			fault = cmp.Or(fault, fmt.Errorf("judge by %s: %w", c.ref, err))
 		}
 	}
 	if fault != nil && !r.Denied {
@@ -131,8 +131,8 @@ func (c *compiled) judge(ctx context.Context, in *Input, r *policy.Report) error
 		case !c.denies:
 			f.note = partly
 			f.notGranted(w, in.User, "")
-		case fault == nil:
-			fault = err
+		default:
+			fault = cmp.Or(fault, err)
 		}
 		if c.limits != nil && c.limits.MaxTimeAddedSkew != nil {
 			f.skewed(w, in.Now, c.limits.MaxTimeAddedSkew.Duration)

@@ -60,11 +60,8 @@ func ofRule(spec *resourcev1.DeviceTaintRuleSpec) Taint {
 	if spec == nil {
 		return Taint{}
 	}
-	driver := ""
-	if spec.DeviceSelector != nil {
-		driver = ptr.Deref(spec.DeviceSelector.Driver, "")
-	}
-	return OfDevice(driver, &spec.Taint)
+	driver := ptr.Deref(spec.DeviceSelector, resourcev1.DeviceTaintSelector{}).Driver
+	return OfDevice(ptr.Deref(driver, ""), &spec.Taint)
 }
 
 // limited returns what limits on rules ask of the change; nil where the rule is deleted.
@@ -154,7 +151,7 @@ func (f *violations) limitRules(l *ruleWrite, writes []governed) {
 // everyDevice reports whether a selector selects every device, which the empty one
 // does. Nil selects none (C25).
 func everyDevice(s *resourcev1.DeviceTaintSelector) bool {
-	return s != nil && s.Driver == nil && s.Pool == nil && s.Device == nil
+	return s != nil && *s == resourcev1.DeviceTaintSelector{}
 }
 
 const effectNone = corev1.TaintEffect(resourcev1.DeviceTaintEffectNone)

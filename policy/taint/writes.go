@@ -81,8 +81,7 @@ var nodeTaintsPath = field.NewPath("spec", "taints")
 // (none when it is created). The order of the taints is not a change (C23), and
 // neither is a time near to now for a taint that had none, because Tollgate sets it.
 func NodeWrites(taints, old []corev1.Taint, now time.Time) []Write {
-	d := diff{path: nodeTaintsPath, old: mapped(old, OfNode), now: mapped(taints, OfNode), stamped: now}
-	return d.writes()
+	return (&diff{path: nodeTaintsPath, old: mapped(old, OfNode), now: mapped(taints, OfNode), stamped: now}).writes()
 }
 
 // mapped returns the taints of a list.
