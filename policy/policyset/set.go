@@ -164,12 +164,11 @@ func with[T any, P pointer[T]](p *Set, position int, list []T, compile func(*Set
 
 func (p *Set) withVersion() *Set {
 	const short = 6 // bytes; the hash protects against nothing but accidents
-	digests := ""
+	hash := sha256.New()
 	for i := range p.sources {
-		digests += p.sources[i].digest + "/"
+		hash.Write([]byte(p.sources[i].digest + "/"))
 	}
-	hash := sha256.Sum256([]byte(digests))
-	p.Version = hex.EncodeToString(hash[:short])
+	p.Version = hex.EncodeToString(hash.Sum(nil)[:short])
 	return p
 }
 

@@ -222,7 +222,7 @@ func (h *review) judgeDynamic(ctx context.Context, q *question, r *outcome) {
 
 // grants evaluates the expression of a grant, unless its result cannot be known yet, and RBAC.
 func (h *review) grants(ctx context.Context, g *grant, q *question) (bool, error) {
-	if e := g.expression; e != nil && !(e.Uses().Requester && h.in.RequesterUnknown) && !(h.in.objectUnknown && unknown(e.Uses())) {
+	if e := g.expression; e != nil && (!h.in.RequesterUnknown || !e.Uses().Requester) && (!h.in.objectUnknown || !unknown(e.Uses())) {
 		if h.in.Review == nil {
 			return false, errNoRequest
 		}
