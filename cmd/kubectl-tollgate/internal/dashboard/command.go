@@ -55,16 +55,10 @@ func execute(ctx context.Context, args []string, out io.Writer) (int, error) {
 	return 0, nil
 }
 
-// command is one run of the command.
-type command struct {
-	wants state.Wants
-	port  uint16
-	out   io.Writer
-}
-
 // NewCommand returns the command.
 func NewCommand() *cobra.Command {
-	c := &command{}
+	var wants state.Wants
+	var port uint16
 	cmd := &cobra.Command{
 		Use:   "dashboard",
 		Short: "Serve a web page that shows evictions, nodes and devices as they change",
@@ -86,8 +80,8 @@ evictions -A -w", and the page shows more with those for "kubectl tollgate statu
 		Args: cobra.NoArgs,
 	}
 	connection := cli.ConnectToAll(cmd)
-	c.wants.AddFlags(cmd)
-	cmd.Flags().Uint16Var(&c.port, "port", 0, "`port` on the loopback interface; 0 for a free one")
+	wants.AddFlags(cmd)
+	cmd.Flags().Uint16Var(&port, "port", 0, "`port` on the loopback interface; 0 for a free one")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		clients, err := connection.Clients(cmd.ErrOrStderr())
 		if err != nil {
@@ -102,9 +96,8 @@ evictions -A -w", and the page shows more with those for "kubectl tollgate statu
 		if err != nil {
 			return err
 		}
-		c.out = cmd.OutOrStdout()
-		return c.run(cmd.Context(), clients, &server{
-			token: rand.Text(), cluster: name, execute: execute, flags: append(flags, "--tollgate-namespace="+c.wants.Lease), frames: newFrames(),
+		return run(cmd.Context(), clients, wants, port, cmd.OutOrStdout(), &server{
+			token: rand.Text(), cluster: name, execute: execute, flags: append(flags, "--tollgate-namespace="+wants.Lease), frames: newFrames(),
 			same: func() error { return sameCluster(config, flags) },
 		})
 	}
@@ -124,13 +117,13 @@ func sameCluster(before *rest.Config, flags []string) error {
 }
 
 // run serves the page until ctx is done.
-func (c *command) run(ctx context.Context, clients *cli.Clients, s *server) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(c.port))))
+func run(ctx context.Context, clients *cli.Clients, wants state.Wants, port uint16, out io.Writer, s *server) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port))))
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	s.host = listener.Addr().String()
-	if _, err := fmt.Fprintf(c.out, "http://%s/%s/\nThe page acts with your rights, so do not share its address. Interrupt this command to end it.\n", s.host, s.token); err != nil {
+	if _, err := fmt.Fprintf(out, "http://%s/%s/\nThe page acts with your rights, so do not share its address. Interrupt this command to end it.\n", s.host, s.token); err != nil {
 		_ = listener.Close()
 		return fmt.Errorf("write the address: %w", err)
 	}
@@ -147,11 +140,10 @@ func (c *command) run(ctx context.Context, clients *cli.Clients, s *server) erro
 		}
 		return nil
 	})
-	policies := &policyReader{clients: clients}
-	group.Go(func() error { return policies.run(ctx) })
+	show := &show{clients: clients, frames: s.frames}
+	group.Go(func() error { return show.read(ctx) })
 	group.Go(func() error {
-		show := &show{policies: policies, frames: s.frames}
-		err := evictions.Watch(ctx, clients, c.wants, show.update)
+		err := evictions.Watch(ctx, clients, wants, show.update)
 		if err == nil {
 			err = ctx.Err() // Ends the server.
 		}
@@ -163,56 +155,44 @@ func (c *command) run(ctx context.Context, clients *cli.Clients, s *server) erro
 	return nil
 }
 
-// policyReader reads policies and webhooks at intervals.
-type policyReader struct {
+// show reads policies and webhooks at intervals, and turns what evictions.Watch reports into frames of
+// the page.
+type show struct {
 	clients *cli.Clients
+	frames  *frames
 
-	mu      sync.Mutex
+	mu sync.Mutex // guards objects and err
+	// objects are the policies and webhooks that were read last. err is the error of the last try.
 	objects operate.Objects
-	// err is the error of the last try.
-	err error
+	err     error
+
+	last time.Time
+	// first is the state of Tollgate in the first frame, on which the watches depend; nil before.
+	first *state.Tollgate
 }
 
 // reread is the interval at which policies and webhooks are read.
 const reread = 5 * time.Second
 
-// run reads until ctx is done.
-func (r *policyReader) run(ctx context.Context) error {
+// read reads policies and webhooks until ctx is done.
+func (s *show) read(ctx context.Context) error {
 	ticker := time.NewTicker(reread)
 	defer ticker.Stop()
 	for {
 		requests, stop := context.WithTimeout(ctx, reread)
-		objects, err := operate.ReadObjects(requests, r.clients)
+		objects, err := operate.ReadObjects(requests, s.clients)
 		stop()
-		r.mu.Lock()
-		if r.err = err; err == nil {
-			r.objects = *objects
+		s.mu.Lock()
+		if s.err = err; err == nil {
+			s.objects = *objects
 		}
-		r.mu.Unlock()
+		s.mu.Unlock()
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ticker.C:
 		}
 	}
-}
-
-// get returns what was read last, and the error of the last try.
-func (r *policyReader) get() (*operate.Objects, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	objects := r.objects
-	return &objects, r.err
-}
-
-// show turns what evictions.Watch reports into frames of the page.
-type show struct {
-	policies *policyReader
-	frames   *frames
-
-	last time.Time
-	// first is the state of Tollgate in the first frame, on which the watches depend; nil before.
-	first *state.Tollgate
 }
 
 // shortest is the minimum interval of two frames.
@@ -224,7 +204,9 @@ func (s *show) update(at *evictions.Frame) error {
 		return nil
 	}
 	s.last = at.Now
-	objects, err := s.policies.get()
+	s.mu.Lock()
+	objects, err := s.objects, s.err
+	s.mu.Unlock()
 	if err != nil {
 		at.Lacks = append(at.Lacks, "policies and webhooks may be old: "+err.Error())
 	}
@@ -235,7 +217,7 @@ func (s *show) update(at *evictions.Frame) error {
 	if tollgate.Installed != s.first.Installed {
 		at.Lacks = append(at.Lacks, "Tollgate was installed or removed since this page began: start the dashboard again to see what it holds")
 	}
-	f, err := frameOf(at, objects)
+	f, err := frameOf(at, &objects)
 	if err == nil {
 		s.frames.publish(f)
 	}

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/operate"
@@ -246,9 +245,20 @@ func policies(found *state.Cluster, now time.Time) []policy {
 			p.Pace = cli.Counted(int(pace.PodsPerSecond), "pod") + "/s"
 		}
 		if breaker := of.Spec.Breaker; breaker != nil {
-			p.Breaker = limitOf(breaker)
+			var limits []string
+			if breaker.MaxPods != nil {
+				limits = append(limits, cli.Counted(int(*breaker.MaxPods), "pod"))
+			}
+			if breaker.MaxPercent != nil {
+				limits = append(limits, strconv.Itoa(int(*breaker.MaxPercent))+" %")
+			}
+			p.Breaker = strings.Join(limits, " or ") + " in " + duration.HumanDuration(breaker.Window.Duration)
 			if count := of.Status.Breaker; count != nil {
-				p.Used = usedOf(count, breaker.Window.Duration, now)
+				for _, grant := range count.Granted {
+					if grant.Until.Add(breaker.Window.Duration).After(now) {
+						p.Used += grant.Pods
+					}
+				}
 				if count.Tripped != nil {
 					p.Tripped = count.Tripped.UnixMilli()
 				}
@@ -258,29 +268,6 @@ func policies(found *state.Cluster, now time.Time) []policy {
 	}
 	slices.SortStableFunc(all, func(a, b policy) int { return cmp.Compare(b.Priority, a.Priority) })
 	return all
-}
-
-// limitOf describes the limits of a breaker.
-func limitOf(breaker *v1alpha1.EvictionBreaker) string {
-	var limits []string
-	if breaker.MaxPods != nil {
-		limits = append(limits, cli.Counted(int(*breaker.MaxPods), "pod"))
-	}
-	if breaker.MaxPercent != nil {
-		limits = append(limits, strconv.Itoa(int(*breaker.MaxPercent))+" %")
-	}
-	return strings.Join(limits, " or ") + " in " + duration.HumanDuration(breaker.Window.Duration)
-}
-
-// usedOf returns the number of pods that a breaker counts in its window.
-func usedOf(count *v1alpha1.EvictionBreakerStatus, window time.Duration, now time.Time) int32 {
-	var used int32
-	for _, grant := range count.Granted {
-		if grant.Until.Add(window).After(now) {
-			used += grant.Pods
-		}
-	}
-	return used
 }
 
 // budgets returns the PodDisruptionBudgets that guard the pods of a list, those that allow the fewest

@@ -202,7 +202,11 @@ func (s *server) run(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("the page offers no command %q now", asked.Args), http.StatusForbidden)
 		return
 	}
-	confirmed := append(confirmedArgs(asked.Args), s.flags...)
+	confirmed := slices.Clip(asked.Args)
+	if slices.Contains([]string{"resume", "release", "approve"}, asked.Args[0]) { // These would ask, and have no input.
+		confirmed = append(confirmed, "--yes")
+	}
+	confirmed = append(confirmed, s.flags...)
 	args, running := confirmed, s.writes
 	switch {
 	case asked.Args[0] == "explain":
@@ -235,16 +239,6 @@ func (s *server) run(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer{ // The page may be gone.
 		Command: "kubectl tollgate " + strings.Join(shown(confirmed), " "), Output: out.String(), Code: code,
 	})
-}
-
-// confirmedArgs returns the arguments of a command that does not ask for confirmation.
-func confirmedArgs(args []string) []string {
-	switch args[0] {
-	case "resume", "release", "approve":
-		return append(slices.Clip(args), "--yes")
-	default:
-		return slices.Clip(args)
-	}
 }
 
 // plainArg matches an argument that a shell takes as it is.
