@@ -138,9 +138,16 @@ func ReadManifests(paths []string, stdin io.Reader) ([]Object, error) {
 			return nil, fmt.Errorf("read manifests: %w", err)
 		}
 		for _, file := range files {
-			name, text, err := readFile(file, stdin)
+			name, doing := file, "read manifests"
+			var text []byte
+			if file == "-" {
+				name, doing = Stdin, "read standard input"
+				text, err = io.ReadAll(stdin)
+			} else {
+				text, err = os.ReadFile(file) //nolint:gosec // The user names the file.
+			}
 			if err != nil {
-				return nil, err
+				return nil, fmt.Errorf("%s: %w", doing, err)
 			}
 			found, err := Parse(name, text)
 			// Only a file that the user names must have objects alone.
@@ -151,20 +158,6 @@ func ReadManifests(paths []string, stdin io.Reader) ([]Object, error) {
 		}
 	}
 	return objects, nil
-}
-
-// readFile returns the text of a file, or of stdin, and its name in positions.
-func readFile(file string, stdin io.Reader) (name string, text []byte, err error) {
-	if file == "-" {
-		if text, err = io.ReadAll(stdin); err != nil {
-			return "", nil, fmt.Errorf("read standard input: %w", err)
-		}
-		return Stdin, text, nil
-	}
-	if text, err = os.ReadFile(file); err != nil { //nolint:gosec // The user names the file.
-		return "", nil, fmt.Errorf("read manifests: %w", err)
-	}
-	return file, text, nil
 }
 
 // manifestFiles returns the files with manifests in a directory and below it, sorted; path itself

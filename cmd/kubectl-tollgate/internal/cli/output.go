@@ -76,26 +76,6 @@ func printerOf(format string) (printers.ResourcePrinter, error) {
 	return printer, nil
 }
 
-// printPart writes the part of a value that the template of a format selects.
-func printPart(out io.Writer, format string, value any) error {
-	printer, err := printerOf(format)
-	if err != nil {
-		return err
-	}
-	text, err := json.Marshal(value)
-	if err != nil {
-		return fmt.Errorf("encode the output: %w", err)
-	}
-	object := &unstructured.Unstructured{}
-	if err := json.Unmarshal(text, &object.Object); err != nil {
-		return fmt.Errorf("read the output: %w", err)
-	}
-	if err := printer.PrintObj(object, out); err != nil {
-		return fmt.Errorf("write a part of the output: %w", err)
-	}
-	return nil
-}
-
 func oneOf(flag, value string, values []string) error {
 	if slices.Contains(values, value) {
 		return nil
@@ -116,6 +96,14 @@ func WriteDocument(out io.Writer, format, indent string, value any) error {
 func write(out io.Writer, format, indent string, escapeHTML bool, value any) error {
 	switch format {
 	case "yaml":
+		text, err := yaml.Marshal(value)
+		if err == nil {
+			_, err = out.Write(text)
+		}
+		if err != nil {
+			return fmt.Errorf("write YAML: %w", err)
+		}
+		return nil
 	case "json":
 		encoder := json.NewEncoder(out)
 		encoder.SetIndent("", indent)
@@ -124,15 +112,21 @@ func write(out io.Writer, format, indent string, escapeHTML bool, value any) err
 			return fmt.Errorf("write JSON: %w", err)
 		}
 		return nil
-	default:
-		return printPart(out, format, value)
 	}
-	text, err := yaml.Marshal(value)
-	if err == nil {
-		_, err = out.Write(text)
-	}
+	printer, err := printerOf(format)
 	if err != nil {
-		return fmt.Errorf("write YAML: %w", err)
+		return err
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encode the output: %w", err)
+	}
+	object := &unstructured.Unstructured{}
+	if err := json.Unmarshal(text, &object.Object); err != nil {
+		return fmt.Errorf("read the output: %w", err)
+	}
+	if err := printer.PrintObj(object, out); err != nil {
+		return fmt.Errorf("write a part of the output: %w", err)
 	}
 	return nil
 }

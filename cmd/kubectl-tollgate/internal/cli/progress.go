@@ -105,23 +105,21 @@ func Ask(ctx context.Context, in io.Reader, out io.Writer, question string) (boo
 	if _, err := fmt.Fprintf(out, "%s [y/N] ", question); err != nil {
 		return false, fmt.Errorf("ask: %w", err)
 	}
-	type answer struct {
-		line string
-		err  error
-	}
-	answers := make(chan answer, 1)
+	var line string
+	var err error
+	answered := make(chan struct{})
 	go func() {
-		line, err := bufio.NewReader(in).ReadString('\n')
-		answers <- answer{line, err}
+		line, err = bufio.NewReader(in).ReadString('\n')
+		close(answered)
 	}()
 	select {
 	case <-ctx.Done():
 		return false, fmt.Errorf("ask: %w", ctx.Err())
-	case reply := <-answers:
-		if reply.err != nil && !errors.Is(reply.err, io.EOF) {
-			return false, fmt.Errorf("read the answer: %w", reply.err)
+	case <-answered:
+		if err != nil && !errors.Is(err, io.EOF) {
+			return false, fmt.Errorf("read the answer: %w", err)
 		}
-		line := strings.ToLower(strings.TrimSpace(reply.line))
+		line = strings.ToLower(strings.TrimSpace(line))
 		return line == "y" || line == "yes", nil
 	}
 }
