@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,10 +27,10 @@ var named = map[string]struct {
 	// names returns the names for an object; nil for its own name.
 	names func(*unstructured.Unstructured) []string
 }{
-	"pod":    {resource: PodResource, versions: []string{corev1.SchemeGroupVersion.Version}, namespaced: true},
-	"claim":  {resource: ClaimResource, versions: []string{resourcev1.SchemeGroupVersion.Version}, namespaced: true},
-	"node":   {resource: NodeResource, versions: []string{corev1.SchemeGroupVersion.Version}},
-	"device": {resource: SliceResource, versions: []string{resourcev1.SchemeGroupVersion.Version}, names: deviceNames},
+	"pod":    {resource: PodResource, versions: []string{"v1"}, namespaced: true},
+	"claim":  {resource: ClaimResource, versions: []string{"v1"}, namespaced: true},
+	"node":   {resource: NodeResource, versions: []string{"v1"}},
+	"device": {resource: SliceResource, versions: []string{"v1"}, names: deviceNames},
 	"rule":   {resource: informer.RuleResource, versions: RuleVersions()},
 	"patch":  {resource: PatchResource, versions: []string{v1alpha1.GroupVersion.Version}},
 	"policy": {resource: PolicyResource, versions: []string{v1alpha1.GroupVersion.Version}},
@@ -96,26 +95,25 @@ func namesOf(ctx context.Context, connection *cli.Connection, kind, begin string
 
 // CompleteKinds completes the arguments of a command: a word, and the name of an object of that kind.
 func CompleteKinds(cmd *cobra.Command, connection *cli.Connection, words ...string) {
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begin string) (found []string, _ cobra.ShellCompDirective) {
 		switch len(args) {
 		case 0:
-			return words, cobra.ShellCompDirectiveNoFileComp
+			found = words
 		case 1:
-			return namesOf(cmd.Context(), connection, args[0], begin), cobra.ShellCompDirectiveNoFileComp
-		default:
-			return nil, cobra.ShellCompDirectiveNoFileComp
+			found = namesOf(cmd.Context(), connection, args[0], begin)
 		}
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
 // CompleteNames completes the first arguments of a command with the names of objects of a kind, up to
 // most of them.
 func CompleteNames(cmd *cobra.Command, connection *cli.Connection, kind string, most int) {
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
-		if len(args) >= most {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begin string) (found []string, _ cobra.ShellCompDirective) {
+		if len(args) < most {
+			found = namesOf(cmd.Context(), connection, kind, begin)
 		}
-		return namesOf(cmd.Context(), connection, kind, begin), cobra.ShellCompDirectiveNoFileComp
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

@@ -11,14 +11,12 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
-	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
@@ -50,27 +48,21 @@ type manifests struct {
 // allows what its spec allows if all of its pods are healthy. Errors name the position.
 func FromManifests(objects []cli.Object, now time.Time) (*Cluster, error) {
 	m := &manifests{
-		Cluster: &Cluster{
-			Now: now, Tracker: tracker.New(), Policies: policyset.None(), namespaces: map[string]labels.Set{}, reads: map[string]outcome{},
-			Tollgate: Tollgate{Installed: true, Told: true, Terms: settings.DefaultEviction()},
-		},
-		keep: informer.KeepPods(), ignored: map[string]int{},
+		Cluster: newCluster(now), keep: informer.KeepPods(), ignored: map[string]int{},
 	}
+	m.Tollgate = Tollgate{Installed: true, Told: true, Terms: settings.DefaultEviction()}
 	for _, object := range objects {
 		if object.GetUID() == "" {
 			object.SetUID(types.UID(object.GetKind() + "/" + object.GetNamespace() + "/" + object.GetName()))
 		}
 		if err := m.add(&object); err != nil {
-			return nil, fmt.Errorf("%s: read %s %s: %w", object.Position, object.GetKind(), object.GetName(), err)
+			return nil, fmt.Errorf("%s: %w", object.Position, err)
 		}
 	}
 	for _, budget := range m.budgets {
 		m.Tracker.SetBudget(m.budgetOf(budget))
 	}
-	m.Rules = m.Tollgate.rules(m.comparing)
-	m.Policies = m.Policies.WithEvictions(m.EvictionPolicies).WithTaints(m.TaintPolicies).WithPlacement(m.guards)
-	m.TaintPolicies = append(m.TaintPolicies, policyset.GuardsOf(m.guards).Taints...)
-	m.Tracker.SetDevicesKnown(true)
+	m.complete(m.guards)
 	for _, resource := range []string{NodeResource.Resource, PodResource.Resource, ClaimResource.Resource, SliceResource.Resource} {
 		m.reads[resource] = listed
 	}
@@ -86,12 +78,11 @@ func FromManifests(objects []cli.Object, now time.Time) (*Cluster, error) {
 
 // into decodes an object and passes it to take.
 func into[T any](object *cli.Object, take func(*T)) error {
-	typed := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, typed); err != nil {
-		return err
+	typed, err := cli.As[T](object.Unstructured)
+	if err == nil {
+		take(typed)
 	}
-	take(typed)
-	return nil
+	return err
 }
 
 // add adds an object.
@@ -114,14 +105,15 @@ func (m *manifests) add(object *cli.Object) error {
 		return into(object, func(s *resourcev1.ResourceSlice) { m.Tracker.SetSlice(tracker.SliceOf(s), m.Now) })
 	case "DeviceTaintRule.resource.k8s.io":
 		rule, kept, err := informer.ReadRule(object.Unstructured)
-		if err == nil {
-			if m.Rule == nil {
-				m.Rule = map[string]*resourcev1.DeviceTaintRule{}
-			}
-			m.Tracker.SetRule(kept, m.Now)
-			m.Rule[rule.Name], m.RuleVersion = rule, "v1"
+		if err != nil {
+			return fmt.Errorf("read %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
-		return err
+		if m.Rule == nil {
+			m.Rule = map[string]*resourcev1.DeviceTaintRule{}
+		}
+		m.Tracker.SetRule(kept, m.Now)
+		m.Rule[rule.Name], m.RuleVersion = rule, "v1"
+		return nil
 	case "EvictionPolicy.tollgate.dev":
 		return into(object, func(p *v1alpha1.EvictionPolicy) { m.EvictionPolicies = append(m.EvictionPolicies, *p) })
 	case "TaintPolicy.tollgate.dev":

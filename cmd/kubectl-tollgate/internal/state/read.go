@@ -101,9 +101,8 @@ type list struct {
 // Read reads a snapshot of the cluster at now. Errors have advice.
 func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants Wants) (*Cluster, error) {
 	wants.Lease = cmp.Or(wants.Lease, settings.LeaseNamespace)
-	c := &Cluster{
-		Now: now, Tracker: tracker.New(), Policies: policyset.None(), namespaces: map[string]labels.Set{}, reads: map[string]outcome{}, lease: wants.Lease,
-	}
+	c := newCluster(now)
+	c.lease = wants.Lease
 	if wants.Selection {
 		c.devices = sliceview.New()
 	}
@@ -111,10 +110,8 @@ func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants Wants)
 	if err := r.all(ctx, r.lists()); err != nil {
 		return nil, err
 	}
-	c.Rules = c.Tollgate.rules(c.comparing)
-	c.Policies = c.Policies.WithEvictions(c.EvictionPolicies).WithTaints(c.TaintPolicies).
-		WithTolerations(r.tolerations).WithPlacement(r.placement).WithGates(r.gates)
-	c.TaintPolicies = append(c.TaintPolicies, policyset.GuardsOf(r.placement).Taints...)
+	c.Policies = c.Policies.WithTolerations(r.tolerations).WithGates(r.gates)
+	c.complete(r.placement)
 	if c.devices != nil {
 		for _, patch := range c.Patches {
 			c.devices.SetPatch(&patch)
@@ -123,9 +120,23 @@ func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants Wants)
 	if c.Own(ClaimResource.Resource) {
 		c.Note("you may list resourceclaims in namespace " + wants.Namespace + " alone: which devices the claims of others have is not known")
 	}
-	// A preview also checks DevicesKnown.
-	c.Tracker.SetDevicesKnown(c.DevicesKnown())
 	return c, nil
+}
+
+// newCluster returns a snapshot at now without objects.
+func newCluster(now time.Time) *Cluster {
+	return &Cluster{
+		Now: now, Tracker: tracker.New(), Policies: policyset.None(), namespaces: map[string]labels.Set{}, reads: map[string]outcome{},
+	}
+}
+
+// complete sets what follows from the objects that were read: the rules, the policies with those that
+// guards of PlacementPolicies stand for, and whether devices are known.
+func (c *Cluster) complete(placement []v1alpha1.PlacementPolicy) {
+	c.Rules = c.Tollgate.rules(c.comparing)
+	c.Policies = c.Policies.WithEvictions(c.EvictionPolicies).WithTaints(c.TaintPolicies).WithPlacement(placement)
+	c.TaintPolicies = append(c.TaintPolicies, policyset.GuardsOf(placement).Taints...)
+	c.Tracker.SetDevicesKnown(c.DevicesKnown()) // A preview also checks DevicesKnown.
 }
 
 // lists returns the lists of the wanted kinds.
