@@ -66,11 +66,23 @@ func (w *World) Node(name string) *Node {
 		return n
 	}
 	n.Found, n.Cordoned = true, node.Spec.Unschedulable
+	registered := w.Policies.Taints.Register(node.Labels)
 	var taints []Taint
 	for _, taint := range node.Spec.Taints {
-		t := match(w.Rules, nil, &taint)
-		taints = append(taints, t)
-		n.Taints = append(n.Taints, w.nodeTaint(node, &taint, &t))
+		m := match(w.Rules, nil, &taint)
+		taints = append(taints, m)
+		t := NodeTaint{Taint: m.Taint, Since: m.Since, Means: cmp.Or(meanings[taint.Effect], "has no effect that is known")}
+		for _, r := range registered {
+			if r.Is(&taint) {
+				t.Registers = policy.Ref("TaintPolicy", r.Policy)
+			}
+		}
+		for _, p := range w.TaintPolicies {
+			if selector.Selecting(selector.CompileAll(p.Spec.Taints), v1alpha1.TaintTargetNode, "", taint.Key, taint.Value, taint.Effect) != nil {
+				t.Policies = append(t.Policies, settersOf(&p, t.Since))
+			}
+		}
+		n.Taints = append(n.Taints, t)
 	}
 	for _, r := range w.Policies.Taints.Missing(node.Labels, node.Spec.Taints) {
 		n.Lacks = append(n.Lacks, r.String()+" ("+policy.Ref("TaintPolicy", r.Policy)+")")
@@ -94,22 +106,6 @@ var meanings = map[corev1.TaintEffect]string{
 	corev1.TaintEffectNoExecute:        "evicts pods, and keeps new ones off",
 	corev1.TaintEffectNoSchedule:       "keeps new pods off",
 	corev1.TaintEffectPreferNoSchedule: "new pods go elsewhere if they can",
-}
-
-// nodeTaint describes a taint of a node.
-func (w *World) nodeTaint(node *corev1.Node, taint *corev1.Taint, m *Taint) NodeTaint {
-	t := NodeTaint{Taint: m.Taint, Since: m.Since, Means: cmp.Or(meanings[taint.Effect], "has no effect that is known")}
-	for _, r := range w.Policies.Taints.Register(node.Labels) {
-		if r.Is(taint) {
-			t.Registers = policy.Ref("TaintPolicy", r.Policy)
-		}
-	}
-	for _, p := range w.TaintPolicies {
-		if selector.Selecting(selector.CompileAll(p.Spec.Taints), v1alpha1.TaintTargetNode, "", taint.Key, taint.Value, taint.Effect) != nil {
-			t.Policies = append(t.Policies, settersOf(&p, t.Since))
-		}
-	}
-	return t
 }
 
 // settersOf returns the setters and limits of a policy, for a taint since a time.

@@ -180,7 +180,10 @@ func schedulerReasons(p *Pod, pod *corev1.Pod) (s reasons) {
 func (w *World) standings(pod *corev1.Pod, spreading *spread.Spreading, all []spread.Node, verdicts []spread.Verdict) []NodeSet {
 	sets := map[string]NodeSet{}
 	for i, node := range w.Nodes {
-		s := w.standing(spreading, pod, node, &all[i])
+		s := NodeSet{Standing: NotSelected}
+		if spreading.Affine(&all[i]) {
+			s = w.standing(pod, node)
+		}
 		if s.Standing == Open && verdicts[i].Code() != spread.Success {
 			s.Standing = TooFull
 		}
@@ -200,11 +203,8 @@ func (w *World) standings(pod *corev1.Pod, spreading *spread.Spreading, all []sp
 	})
 }
 
-// standing returns the obstacle between a pod and one node, without topology spread.
-func (w *World) standing(spreading *spread.Spreading, pod *corev1.Pod, node *corev1.Node, as *spread.Node) NodeSet {
-	if !spreading.Affine(as) {
-		return NodeSet{Standing: NotSelected}
-	}
+// standing returns the obstacle between a pod and a node that it selects, without topology spread.
+func (w *World) standing(pod *corev1.Pod, node *corev1.Node) NodeSet {
 	set := NodeSet{Standing: Open}
 	taints := node.Spec.Taints
 	if node.Spec.Unschedulable {

@@ -62,7 +62,19 @@ func (w *World) policiesOf(ctx context.Context, p *Pod, pod *corev1.Pod, kept *t
 			Toleration: tolerationWords(pod.Spec.Tolerations[r.Index]), Policy: r.Policy, Granted: r.Granted, Allowed: r.Allowed, Warns: !r.Denies,
 		})
 	}
-	p.Placement, err = w.placement(ctx, pod, p.Claims, requested(pod), func(matching placement.Matching) []placement.Gift {
+	containers := slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers)
+	if pod.Spec.Resources != nil { // The pod itself requests as a container does.
+		containers = append(containers, corev1.Container{Resources: *pod.Spec.Resources})
+	}
+	var resources []string
+	for _, c := range containers {
+		for name, quantity := range c.Resources.Requests {
+			if !quantity.IsZero() {
+				resources = append(resources, string(name))
+			}
+		}
+	}
+	p.Placement, err = w.placement(ctx, pod, p.Claims, resources, func(matching placement.Matching) []placement.Gift {
 		return matching.Gifts(placement.Pod{Spec: &pod.Spec, FromDaemonSetController: p.ofDaemonSet()})
 	})
 	return err
@@ -127,20 +139,4 @@ func (w *World) placement(
 		found = nil
 	}
 	return found, nil
-}
-
-// requested returns the names of the resources that a pod requests.
-func requested(pod *corev1.Pod) (names []string) {
-	containers := slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers)
-	if pod.Spec.Resources != nil { // The pod itself requests as a container does.
-		containers = append(containers, corev1.Container{Resources: *pod.Spec.Resources})
-	}
-	for _, c := range containers {
-		for name, quantity := range c.Resources.Requests {
-			if !quantity.IsZero() {
-				names = append(names, string(name))
-			}
-		}
-	}
-	return names
 }

@@ -47,7 +47,14 @@ func (r *reader) read(ctx context.Context) (*World, error) {
 	}
 	r.world = &World{Cluster: c, Evictions: evictions.NewCluster(c)}
 	if namespaced {
-		err = r.namespaceObject(ctx)
+		namespace, failure := r.Kubernetes.CoreV1().Namespaces().Get(ctx, r.namespace, metav1.GetOptions{})
+		switch {
+		case failure == nil:
+			r.world.Namespace = namespace
+		case !apierrors.IsNotFound(failure):
+			failure = cli.Failed(failure, "read namespace "+r.namespace, "get", state.NamespaceResource)
+			err = c.Lack(failure, "get", state.NamespaceResource, "what TolerationPolicies and PlacementPolicies say is left out")
+		}
 	}
 	if err == nil {
 		err = r.events(ctx)
@@ -56,19 +63,6 @@ func (r *reader) read(ctx context.Context) (*World, error) {
 		err = r.devices(ctx)
 	}
 	return r.world, err
-}
-
-// namespaceObject reads the namespace of the object.
-func (r *reader) namespaceObject(ctx context.Context) error {
-	namespace, err := r.Kubernetes.CoreV1().Namespaces().Get(ctx, r.namespace, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		r.world.Namespace = namespace
-	case !apierrors.IsNotFound(err):
-		err = cli.Failed(err, "read namespace "+r.namespace, "get", state.NamespaceResource)
-		return r.world.Lack(err, "get", state.NamespaceResource, "what TolerationPolicies and PlacementPolicies say is left out")
-	}
-	return nil
 }
 
 // events reads the events that the explanation may need.
