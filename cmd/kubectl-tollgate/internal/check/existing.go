@@ -138,14 +138,25 @@ type existing struct {
 	findings map[string][]policy.Finding
 }
 
-// scan reads the objects in chunks, and judges them. Notes describe unreadable objects that would
+// scan reads the namespace, or all, and the objects in chunks, and judges them. Notes describe unreadable objects that would
 // only excuse tolerations.
 func (e *existing) scan(ctx context.Context) error {
-	if err := e.readNamespaces(ctx); err != nil {
+	var err error
+	namespaces := e.Kubernetes.CoreV1().Namespaces()
+	if e.namespace == "" {
+		err = cli.Each(ctx, e.Clients, state.NamespaceResource, "", namespaces.List, func(n *corev1.Namespace) error {
+			e.namespaces[n.Name] = n
+			return nil
+		})
+	} else {
+		e.namespaces[e.namespace], err = namespaces.Get(ctx, e.namespace, metav1.GetOptions{})
+		err = cli.Failed(err, "read namespace "+e.namespace, "get", state.NamespaceResource)
+	}
+	if err != nil {
 		return err
 	}
 	classes := schema.GroupResource{Group: nodev1.GroupName, Resource: "runtimeclasses"}
-	err := cli.Each(ctx, e.Clients, classes, "", e.Kubernetes.NodeV1().RuntimeClasses().List, func(c *nodev1.RuntimeClass) error {
+	err = cli.Each(ctx, e.Clients, classes, "", e.Kubernetes.NodeV1().RuntimeClasses().List, func(c *nodev1.RuntimeClass) error {
 		if c.Scheduling != nil {
 			e.added = append(e.added, c.Scheduling.Tolerations...)
 		}
@@ -183,20 +194,6 @@ func (e *existing) scan(ctx context.Context) error {
 		err = judgeAll(ctx, e, "ResourceClaim", api.ResourceClaims(in).List)
 	}
 	return err
-}
-
-// readNamespaces reads the namespace, or all.
-func (e *existing) readNamespaces(ctx context.Context) error {
-	client, resource := e.Kubernetes.CoreV1().Namespaces(), state.NamespaceResource
-	if e.namespace != "" {
-		namespace, err := client.Get(ctx, e.namespace, metav1.GetOptions{})
-		e.namespaces[e.namespace] = namespace
-		return cli.Failed(err, "read namespace "+e.namespace, "get", resource)
-	}
-	return cli.Each(ctx, e.Clients, resource, "", client.List, func(n *corev1.Namespace) error {
-		e.namespaces[n.Name] = n
-		return nil
-	})
 }
 
 // judgeAll judges the objects of a kind. Objects that a controller made from a template have the

@@ -27,22 +27,17 @@ type Policies map[string]policyset.Object
 // Len returns the number of policies.
 func (p Policies) Len() int { return len(p) }
 
-// of returns the policies of a kind, by name.
-func (p Policies) of(kind string) []policyset.Object {
-	var policies []policyset.Object
-	for _, key := range slices.Sorted(maps.Keys(p)) {
-		if strings.HasPrefix(key, kind+"/") {
-			policies = append(policies, p[key])
-		}
-	}
-	return policies
-}
-
-// InForce compiles the policies of some kinds.
+// InForce compiles the policies of some kinds, each in the order of their names.
 func (p Policies) InForce(kinds []policyset.Kind) *policyset.Set {
-	set := policyset.None()
+	set, keys := policyset.None(), slices.Sorted(maps.Keys(p))
 	for _, kind := range kinds {
-		set = kind.With(set, p.of(kind.Name))
+		var policies []policyset.Object
+		for _, key := range keys {
+			if strings.HasPrefix(key, kind.Name+"/") {
+				policies = append(policies, p[key])
+			}
+		}
+		set = kind.With(set, policies)
 	}
 	return set
 }

@@ -157,8 +157,14 @@ func (o *options) export(found policies, out, notes io.Writer) error {
 	if err := write(out, r.objects); err != nil {
 		return err
 	}
-	if err := r.say(notes); err != nil {
-		return fmt.Errorf("write notes: %w", err)
+	if len(r.general) > 0 {
+		r.lines = append(append(r.lines, "What Tollgate does and no exported policy can:"), r.general...)
+	}
+	for _, line := range r.lines {
+		indent := len(line) - len(strings.TrimLeft(line, " "))
+		if _, err := io.WriteString(notes, cli.Wrap(indent, line)); err != nil {
+			return fmt.Errorf("write notes: %w", err)
+		}
 	}
 	if r.left > 0 {
 		return &cli.VerdictError{Reason: fmt.Sprintf("%d of %d policies not exported: --partial exports what can be", r.left, found.len())}
@@ -219,18 +225,4 @@ func (r *result) add(name string, exported *vap.Exported) {
 	if len(about) > 0 {
 		r.lines = append(append(r.lines, head), about...)
 	}
-}
-
-func (r *result) say(notes io.Writer) error {
-	lines := r.lines
-	if len(r.general) > 0 {
-		lines = append(append(lines, "What Tollgate does and no exported policy can:"), r.general...)
-	}
-	for _, line := range lines {
-		indent := len(line) - len(strings.TrimLeft(line, " "))
-		if _, err := io.WriteString(notes, cli.Wrap(indent, line)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
