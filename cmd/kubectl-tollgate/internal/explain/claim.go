@@ -15,6 +15,7 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/devices"
 	"github.com/tollgate-dev/tollgate/policy/placement"
+	"github.com/tollgate-dev/tollgate/policy/selector"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -53,8 +54,7 @@ type Request struct {
 	// allocated, or devices are not known.
 	Candidates *Candidates `json:"candidates,omitempty"`
 
-	tolerations []resourcev1.DeviceToleration
-	selectors   []resourcev1.DeviceSelector
+	exact *resourcev1.ExactDeviceRequest
 }
 
 // Candidates counts devices.
@@ -130,14 +130,13 @@ func (r *Request) count() string {
 func (c *Claim) setRequests(spec *resourcev1.ResourceClaimSpec) {
 	add := func(name string, path *field.Path, r *resourcev1.ExactDeviceRequest) {
 		request := Request{
-			Name: name, Class: r.DeviceClassName, Asks: max(r.Count, 1), AdminAccess: ptr.Deref(r.AdminAccess, false),
-			tolerations: r.Tolerations, selectors: r.Selectors,
+			Name: name, Class: r.DeviceClassName, Asks: max(r.Count, 1), AdminAccess: ptr.Deref(r.AdminAccess, false), exact: r,
 		}
 		if r.AllocationMode == resourcev1.DeviceAllocationModeAll {
 			request.Asks = 0
 		}
-		for _, t := range r.Tolerations {
-			request.Tolerations = append(request.Tolerations, tolerationWords(tolerationOf(t)))
+		for _, t := range selector.FromDevices(r.Tolerations) {
+			request.Tolerations = append(request.Tolerations, tolerationWords(t))
 		}
 		c.Requests = append(c.Requests, request)
 		c.asked = append(c.asked, placement.ClaimRequest{Path: path.Child("tolerations"), Tolerations: r.Tolerations})
@@ -216,7 +215,7 @@ func (w *World) candidates(ctx context.Context, r *Request) *Candidates {
 	if class == nil {
 		return &Candidates{NoClass: true}
 	}
-	selectors := devices.CompileClass(slices.Concat(class.Spec.Selectors, r.selectors))
+	selectors := devices.CompileClass(slices.Concat(class.Spec.Selectors, r.exact.Selectors))
 	found, taints := &Candidates{}, map[string]int{}
 	//nolint:contextcheck // An expression ends by its cost, not by a context.
 	for d := range w.Inventory.Devices(ctx) {
@@ -226,7 +225,7 @@ func (w *World) candidates(ctx context.Context, r *Request) *Candidates {
 		found.Selected++
 		tainted := false
 		for _, taint := range w.Tracker.DeviceTaints(d.Device) {
-			if m := matchDevice(r.tolerations, &taint); m.repels() {
+			if m := matchDevice(r.exact.Tolerations, &taint); m.repels() {
 				tainted = true
 				taints[m.Taint+" ("+cli.Joined(append([]string{m.Source}, m.Near...))]++ // The bracket is open.
 			}

@@ -12,7 +12,6 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -149,13 +148,6 @@ func tolerationWords(t corev1.Toleration) string {
 		text += fmt.Sprintf(" for %ds", *t.TolerationSeconds)
 	}
 	return text
-}
-
-// tolerationOf returns a toleration of a request for devices as one of a pod.
-func tolerationOf(t resourcev1.DeviceToleration) corev1.Toleration {
-	return corev1.Toleration{
-		Key: t.Key, Operator: corev1.TolerationOperator(t.Operator), Value: t.Value, Effect: corev1.TaintEffect(t.Effect), TolerationSeconds: t.TolerationSeconds,
-	}
 }
 
 // ofDriver begins the words for a taint that a driver published.

@@ -233,7 +233,7 @@ func (w *World) nodeCauses(p *Pod, pod *corev1.Pod, nodes map[Standing][]string)
 	if len(pod.Spec.NodeSelector) > 0 {
 		required = "node selector " + labels.FormatLabels(pod.Spec.NodeSelector)
 	}
-	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+	if spread.RequiredNodes(pod.Spec.Affinity) != nil {
 		required += " and required node affinity"
 	}
 	required = strings.TrimPrefix(required, " and ")

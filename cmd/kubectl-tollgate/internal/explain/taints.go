@@ -8,6 +8,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
+	"github.com/tollgate-dev/tollgate/policy/selector"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -51,7 +52,7 @@ func matchDevice(tolerations []resourcev1.DeviceToleration, taint *tracker.Taint
 	native := taint.Native()
 	published := resourcev1.DeviceTaint{Key: taint.Key, Value: taint.Value, Effect: resourcev1.DeviceTaintEffect(taint.Effect)}
 	for _, t := range tolerations {
-		m.add("the", tolerationOf(t), &native, true, resourceclaim.ToleratesTaint(t, published))
+		m.add("the", *selector.FromDevice(&t), &native, true, resourceclaim.ToleratesTaint(t, published))
 	}
 	return m
 }
