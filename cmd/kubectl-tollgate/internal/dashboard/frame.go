@@ -275,20 +275,17 @@ func policies(found *state.Cluster, now time.Time) []policy {
 func budgets(found *state.Cluster, list []evictions.Eviction) []budget {
 	type key struct{ namespace, name string }
 	guarded := map[key]*budget{}
-	in := map[string][]tracker.Budget{}
 	for i := range list {
 		e := &list[i]
-		if _, read := in[e.Namespace]; !read {
-			in[e.Namespace] = found.Tracker.Budgets(e.Namespace)
-		}
-		if len(in[e.Namespace]) == 0 {
+		guards := found.Tracker.Budgets(e.Namespace)
+		if len(guards) == 0 {
 			continue
 		}
 		situation, ok := found.Tracker.Lookup(e.Key)
 		if !ok {
 			continue
 		}
-		for _, of := range in[e.Namespace] {
+		for _, of := range guards {
 			if !of.Guards(&situation.Pod) {
 				continue
 			}
