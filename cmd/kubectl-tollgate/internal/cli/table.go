@@ -99,14 +99,10 @@ func End(cell string, width int) string {
 
 // Summed returns the first item and the number of the others.
 func Summed(items []string) string {
-	switch len(items) {
-	case 0:
-		return None
-	case 1:
-		return items[0]
-	default:
-		return items[0] + " +" + strconv.Itoa(len(items)-1)
+	if len(items) < 2 {
+		return Joined(items)
 	}
+	return items[0] + " +" + strconv.Itoa(len(items)-1)
 }
 
 // Joined returns the items, separated by commas.
