@@ -71,10 +71,7 @@ type Result struct {
 
 // String returns the name of the object as kubectl has it: Kind and namespace/name.
 func (r *Result) String() string {
-	if r.Namespace == "" {
-		return r.Kind + " " + r.Name
-	}
-	return r.Kind + " " + r.Namespace + "/" + r.Name
+	return r.Kind + " " + strings.TrimPrefix(r.Namespace+"/"+r.Name, "/")
 }
 
 // conclude sets the verdict from the findings and the answer of admission.

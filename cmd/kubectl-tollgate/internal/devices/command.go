@@ -255,10 +255,8 @@ func fill(filter Filter, stores []toolscache.Store) (*Inventory, error) {
 	inventory := NewTable(filter)
 	for _, store := range stores {
 		for _, object := range store.List() {
-			if o, ok := object.(runtime.Object); ok {
-				if err := inventory.Add(o); err != nil {
-					return nil, err
-				}
+			if err := inventory.Add(object.(runtime.Object)); err != nil { // A source has no other objects.
+				return nil, err
 			}
 		}
 	}
