@@ -300,8 +300,7 @@ func (f *frame) offers(args []string) bool {
 	case "pause policy", "resume policy":
 		return f.hasPolicy(object)
 	case "approve node", "approve rule", "approve patch":
-		return len(objects) == 2 && isNumber(objects[1]) &&
-			slices.ContainsFunc(f.shown.Taints, func(p progress) bool { return p.Kind == args[1] && p.Name == objects[0] })
+		return f.evicts(args[1], objects)
 	case "explain node":
 		return hasName(f.shown.Nodes, object)
 	case "explain device":
@@ -311,6 +310,13 @@ func (f *frame) offers(args []string) bool {
 	default:
 		return args[0] == "release" && isNumber(object) && f.hasPolicy(args[1])
 	}
+}
+
+// evicts reports whether the arguments are the name of an object of a kind with taints, and a number of
+// pods.
+func (f *frame) evicts(kind string, args []string) bool {
+	return len(args) == 2 && isNumber(args[1]) &&
+		slices.ContainsFunc(f.shown.Taints, func(p progress) bool { return p.Kind == kind && p.Name == args[0] })
 }
 
 // isNumber reports whether an argument is the number of pods that the user has seen: more may be held
