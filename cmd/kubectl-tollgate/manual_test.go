@@ -109,7 +109,7 @@ func examples() map[string][]example {
 			{"kubectl tollgate check --tests testdata/tests -o wide", "internal/check/testdata/tests.golden"},
 		},
 		"kubectl tollgate export vap": {
-			{"kubectl tollgate export vap -f shared-nodes.yaml > policies.yaml", "internal/export/testdata/shared-nodes.txt"},
+			{"kubectl tollgate export vap -f shared-nodes.yaml > policies.yaml", "internal/check/testdata/export/shared-nodes.txt"},
 		},
 	}
 }

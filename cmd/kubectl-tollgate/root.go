@@ -14,7 +14,6 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/devices"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/explain"
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/export"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/operate"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/preview"
 )
@@ -33,7 +32,7 @@ Tollgate's admission and eviction.`,
 	settings.AddVersion(root)
 	root.AddCommand(
 		operate.NewStatusCommand(), dashboard.NewCommand(), preview.NewSimulateCommand(), preview.NewCommand(), preview.NewTaintCommand(), preview.NewUntaintCommand(), devices.NewCommand(), evictions.NewCommand(),
-		operate.NewPauseCommand(), operate.NewResumeCommand(), operate.NewReleaseCommand(), operate.NewApproveCommand(), explain.NewCommand(), check.NewCommand(), export.NewCommand(),
+		operate.NewPauseCommand(), operate.NewResumeCommand(), operate.NewReleaseCommand(), operate.NewApproveCommand(), explain.NewCommand(), check.NewCommand(), check.NewExportCommand(),
 	)
 	return root
 }

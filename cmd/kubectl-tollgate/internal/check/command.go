@@ -1,6 +1,6 @@
 // Package check is the command that judges objects from files as the webhook would judge
 // their creation, without a cluster, that judges existing objects, and that runs tests of
-// policies.
+// policies. The command export writes policies as policies of Kubernetes.
 //
 // The endpoints of the webhook answer in this process, so there is one judgement. The code here
 // does what surrounds them: it changes an object as the API server does before it calls the

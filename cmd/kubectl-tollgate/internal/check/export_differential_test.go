@@ -1,4 +1,4 @@
-package export
+package check
 
 import (
 	"encoding/json"
@@ -99,9 +99,9 @@ func (n *tally) require(t *testing.T) {
 	require.LessOrEqual(t, n.Costly, n.Asked/10, "what is refused because of its cost is the exception")
 }
 
-// asks reports whether an expression of a policy asks what is authorized, for each thing that
+// asksAuthorizer reports whether an expression of a policy asks what is authorized, for each thing that
 // it judges: an export says that the API server does that twice at most.
-func asks(found *policies) bool {
+func asksAuthorizer(found *policies) bool {
 	authorized := func(expression string) bool { return strings.Contains(expression, "authorizer.") }
 	return slices.ContainsFunc(found.tolerations, func(p v1alpha1.TolerationPolicy) bool {
 		return slices.ContainsFunc(p.Spec.Grants, func(g v1alpha1.TolerationGrant) bool { return authorized(g.Expression) })
@@ -120,9 +120,9 @@ func compare(t *testing.T, d dice, found *policies, namespaces map[string]*corev
 		if outside(r) {
 			continue
 		}
-		want, got := judge(t, webhook, r), ask(t, exported, r, by)
+		want, got := judge(t, webhook, r), askPolicies(t, exported, r, by)
 		if want.denied != got.denied || !want.denied && want.warned != got.warned {
-			if got.tooCostly() && asks(found) {
+			if got.tooCostly() && asksAuthorizer(found) {
 				n.Costly++
 				continue
 			}

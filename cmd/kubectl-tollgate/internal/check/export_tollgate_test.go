@@ -1,4 +1,4 @@
-package export
+package check
 
 import (
 	"bytes"
@@ -29,36 +29,38 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook/handlers"
 )
 
-// world is what Tollgate's webhook knows.
-type world struct {
+// exportWorld is what Tollgate's webhook knows.
+type exportWorld struct {
 	client.Reader
 
 	policies   policyset.Set
 	namespaces map[string]*corev1.Namespace
 }
 
-func (w *world) Current() *policyset.Set { return &w.policies }
+func (w *exportWorld) Current() *policyset.Set { return &w.policies }
 
-func (w *world) Namespace(_ context.Context, name string) (*corev1.Namespace, error) {
+func (w *exportWorld) Namespace(_ context.Context, name string) (*corev1.Namespace, error) {
 	if namespace, ok := w.namespaces[name]; ok {
 		return namespace, nil
 	}
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
 }
 
-func (w *world) Confirmed(ctx context.Context, name string) (*corev1.Namespace, error) {
+func (w *exportWorld) Confirmed(ctx context.Context, name string) (*corev1.Namespace, error) {
 	return w.Namespace(ctx, name)
 }
 
-func (w *world) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
+func (w *exportWorld) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: "objects"}, key.Name)
 }
 
-func (w *world) Tolerations(context.Context, string) ([]corev1.Toleration, error) { return nil, nil }
+func (w *exportWorld) Tolerations(context.Context, string) ([]corev1.Toleration, error) {
+	return nil, nil
+}
 
 // tollgate returns Tollgate's validating webhook by policies.
 func tollgate(found *policies, namespaces map[string]*corev1.Namespace, by authorizer.Authorizer) http.Handler {
-	w := &world{
+	w := &exportWorld{
 		policies:   policyset.Set{Tolerations: toleration.Compile(found.tolerations), Taints: taint.Compile(found.taints)},
 		namespaces: namespaces,
 	}

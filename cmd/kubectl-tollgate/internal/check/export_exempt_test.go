@@ -1,4 +1,4 @@
-package export
+package check
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/client-go/kubernetes/scheme"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tollgate-dev/tollgate/policy/vap"
@@ -39,10 +39,10 @@ func TestControllersAreLetMakeWhatTheyMakeFromTemplates(t *testing.T) {
 	t.Parallel()
 	exported := enforce(t, exportAll(t, policiesOf(t, closed)))
 	r := podRequest(podOf(1, func(int) string { return "dedicated" }), nil)
-	require.True(t, ask(t, exported, r, nobody).denied)
+	require.True(t, askPolicies(t, exported, r, nobody).denied)
 	for _, name := range handlers.DefaultWorkloadControllers() {
 		r.UserInfo.Username = name
-		require.False(t, ask(t, exported, r, nobody).denied, name)
+		require.False(t, askPolicies(t, exported, r, nobody).denied, name)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestControllersOfTheConfigurationAreLetMakeWhatTheyMakeFromTemplates(t *tes
 	require.NoError(t, err)
 	var found []runtime.Object
 	for text := range strings.SplitSeq(strings.TrimPrefix(out, "---\n"), "---\n") {
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(text), nil, nil)
+		object, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode([]byte(text), nil, nil)
 		require.NoError(t, err)
 		found = append(found, object)
 	}
@@ -60,7 +60,7 @@ func TestControllersOfTheConfigurationAreLetMakeWhatTheyMakeFromTemplates(t *tes
 	r := podRequest(podOf(1, func(int) string { return "dedicated" }), nil)
 	for name, denied := range map[string]bool{"maker": false, "other": false, "jane": true, handlers.DefaultWorkloadControllers()[0]: false} {
 		r.UserInfo.Username = name
-		require.Equal(t, denied, ask(t, exported, r, nobody).denied, name)
+		require.Equal(t, denied, askPolicies(t, exported, r, nobody).denied, name)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestAMirrorPodIsLetInForItsOwnKubeletAlone(t *testing.T) {
 			pod.Spec.NodeName, pod.Annotations = c.node, map[string]string{c.annotation: "x"}
 			r := podRequest(pod, nil)
 			r.UserInfo.Username, r.UserInfo.Groups = c.user, c.groups
-			require.Equal(t, c.denied, ask(t, exported, r, nobody).denied)
+			require.Equal(t, c.denied, askPolicies(t, exported, r, nobody).denied)
 		})
 	}
 }
@@ -99,7 +99,7 @@ func TestTheExemptNamespacesAreThoseOfTheWebhook(t *testing.T) {
 	exported := enforce(t, exportAll(t, policiesOf(t, closed)))
 	r := podRequest(podOf(1, func(int) string { return "dedicated" }), nil)
 	r.namespace.Labels[corev1.LabelMetadataName] = metav1.NamespaceSystem
-	require.False(t, ask(t, exported, r, nobody).denied)
+	require.False(t, askPolicies(t, exported, r, nobody).denied)
 }
 
 func TestWhatPoliciesGiveNodesIsNobodysChoice(t *testing.T) {
@@ -148,12 +148,12 @@ spec: {taints: [{key: dedicated}, {key: other}]}
 			t.Parallel()
 			meta := metav1.ObjectMeta{Name: "x", Labels: c.labels}
 			now := &corev1.Node{ObjectMeta: meta, Spec: corev1.NodeSpec{Taints: c.now}}
-			r := diceOf(1).about(kind{"", "nodes", "Node"}, admissionv1.Create, nil, now, nil)
+			r := diceOf(1).about(requestKind{"", "nodes", "Node"}, admissionv1.Create, nil, now, nil)
 			if c.update {
-				r = diceOf(1).about(kind{"", "nodes", "Node"}, admissionv1.Update, nil, now, &corev1.Node{ObjectMeta: meta, Spec: corev1.NodeSpec{Taints: c.old}})
+				r = diceOf(1).about(requestKind{"", "nodes", "Node"}, admissionv1.Update, nil, now, &corev1.Node{ObjectMeta: meta, Spec: corev1.NodeSpec{Taints: c.old}})
 			}
 			r.UserInfo.Username = "jane"
-			got, want := ask(t, exported, r, nobody), judge(t, tollgate, r)
+			got, want := askPolicies(t, exported, r, nobody), judge(t, tollgate, r)
 			require.Equal(t, c.denied, got.denied, &got)
 			require.Equal(t, want.denied, c.denied, &want)
 		})
@@ -172,7 +172,7 @@ spec:
   messageExpression: "'leave ' + toleration.key + ' to others'"
 `)))
 	r := podRequest(podOf(2, func(int) string { return "gpu" }), nil)
-	got := ask(t, exported, r, nobody)
+	got := askPolicies(t, exported, r, nobody)
 	require.Equal(t, []string{"TolerationPolicy/gpus: spec.tolerations[0] (operator=Exists key=gpu effect=NoSchedule) and 1 more: " +
 		"could tolerate what the policy guards, which is not granted to user jane in namespace apple; allowed in namespaces banana: leave gpu to others"}, got.messages)
 }
@@ -190,7 +190,7 @@ spec:
   message: ask the team
 `)))
 	r := podRequest(podOf(2, func(i int) string { return []string{"dedicated", "other"}[i] }), nil)
-	got := ask(t, exported, r, authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	got := askPolicies(t, exported, r, authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 		if a.GetName() == "dedicated" {
 			return authorizer.DecisionAllow, "", nil
 		}

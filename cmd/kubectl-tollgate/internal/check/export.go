@@ -1,5 +1,4 @@
-// Package export is the command that exports policies as policies of Kubernetes.
-package export
+package check
 
 import (
 	"context"
@@ -18,8 +17,8 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/vap"
 )
 
-// NewCommand returns the command.
-func NewCommand() *cobra.Command {
+// NewExportCommand returns the command export.
+func NewExportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export",
 		Short: "Write policies as policies of Kubernetes",
@@ -64,15 +63,15 @@ itself, even if Tollgate does not run. The command skips objects of other kinds 
 	return cmd
 }
 
-// options are the flags of the command.
-type options struct {
+// exportOptions are the flags of export vap.
+type exportOptions struct {
 	file     string
 	partial  bool
 	settings vap.Settings
 }
 
 func newVAP() *cobra.Command {
-	o := options{settings: vap.DefaultSettings()}
+	o := exportOptions{settings: vap.DefaultSettings()}
 	cmd := &cobra.Command{
 		Use:   "vap",
 		Short: "Write policies as ValidatingAdmissionPolicies",
@@ -129,7 +128,7 @@ API group tollgate.dev.`,
 	return cmd
 }
 
-func (o *options) read(ctx context.Context, connection *cli.Connection, stdin io.Reader, notes io.Writer) (policies, error) {
+func (o *exportOptions) read(ctx context.Context, connection *cli.Connection, stdin io.Reader, notes io.Writer) (policies, error) {
 	if o.file == "" {
 		clients, err := connection.Clients(notes)
 		if err != nil {
@@ -145,7 +144,7 @@ func (o *options) read(ctx context.Context, connection *cli.Connection, stdin io
 }
 
 // export writes the exported policies to out, and the rest to notes.
-func (o *options) export(found policies, out, notes io.Writer) error {
+func (o *exportOptions) export(found policies, out, notes io.Writer) error {
 	if found.len() == 0 {
 		_, err := fmt.Fprintln(notes, "There are no TolerationPolicies and no TaintPolicies: nothing to export.")
 		return err
@@ -173,7 +172,7 @@ func (o *options) export(found policies, out, notes io.Writer) error {
 }
 
 // add exports policies, one after the other.
-func (o *options) add(found *policies, r *result) error {
+func (o *exportOptions) add(found *policies, r *result) error {
 	for _, p := range found.tolerations {
 		exported, err := vap.Tolerations(&p, o.settings)
 		if err != nil {

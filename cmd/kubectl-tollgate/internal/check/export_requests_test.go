@@ -1,4 +1,4 @@
-package export
+package check
 
 import (
 	"encoding/json"
@@ -14,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// kind of object, as a request names it.
-type kind struct{ group, resource, kind string }
+// requestKind is a kind of object, as a request names it.
+type requestKind struct{ group, resource, kind string }
 
 // about returns a request of somebody about an object.
-func (d dice) about(k kind, operation admissionv1.Operation, namespace *corev1.Namespace, object, old runtime.Object) *request {
+func (d dice) about(k requestKind, operation admissionv1.Operation, namespace *corev1.Namespace, object, old runtime.Object) *request {
 	r := &request{
 		AdmissionRequest: &admissionv1.AdmissionRequest{
 			Kind:      metav1.GroupVersionKind{Group: k.group, Version: "v1", Kind: k.kind},
@@ -50,7 +50,7 @@ func (d dice) ofPods(namespace *corev1.Namespace) *request {
 		return d.ofTemplate(namespace)
 	}
 	now := &corev1.Pod{ObjectMeta: d.meta(), Spec: d.podSpec(d.tolerations(1))}
-	k := kind{"", "pods", "Pod"}
+	k := requestKind{"", "pods", "Pod"}
 	switch d.IntN(4) {
 	case 0: // something is added
 		old := now.DeepCopy()
@@ -80,38 +80,38 @@ func (d dice) ofTemplate(namespace *corev1.Namespace) *request {
 	meta := d.meta()
 	template := corev1.PodTemplateSpec{ObjectMeta: d.meta(), Spec: d.podSpec(d.tolerations(1))}
 	workloads := []struct {
-		kind
+		requestKind
 		of func(corev1.PodTemplateSpec) runtime.Object
 	}{
-		{kind{"apps", "deployments", "Deployment"}, func(t corev1.PodTemplateSpec) runtime.Object {
+		{requestKind{"apps", "deployments", "Deployment"}, func(t corev1.PodTemplateSpec) runtime.Object {
 			return &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Template: t}}
 		}},
-		{kind{"apps", "daemonsets", "DaemonSet"}, func(t corev1.PodTemplateSpec) runtime.Object {
+		{requestKind{"apps", "daemonsets", "DaemonSet"}, func(t corev1.PodTemplateSpec) runtime.Object {
 			return &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Template: t}}
 		}},
-		{kind{"batch", "jobs", "Job"}, func(t corev1.PodTemplateSpec) runtime.Object {
+		{requestKind{"batch", "jobs", "Job"}, func(t corev1.PodTemplateSpec) runtime.Object {
 			return &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Template: t}}
 		}},
-		{kind{"batch", "cronjobs", "CronJob"}, func(t corev1.PodTemplateSpec) runtime.Object {
+		{requestKind{"batch", "cronjobs", "CronJob"}, func(t corev1.PodTemplateSpec) runtime.Object {
 			return &batchv1.CronJob{ObjectMeta: meta, Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: t}}}}
 		}},
-		{kind{"", "podtemplates", "PodTemplate"}, func(t corev1.PodTemplateSpec) runtime.Object {
+		{requestKind{"", "podtemplates", "PodTemplate"}, func(t corev1.PodTemplateSpec) runtime.Object {
 			return &corev1.PodTemplate{ObjectMeta: meta, Template: t}
 		}},
-		{kind{"", "replicationcontrollers", "ReplicationController"}, func(t corev1.PodTemplateSpec) runtime.Object {
+		{requestKind{"", "replicationcontrollers", "ReplicationController"}, func(t corev1.PodTemplateSpec) runtime.Object {
 			return &corev1.ReplicationController{ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{Template: &t}}
 		}},
-		{kind{"apps", "controllerrevisions", "ControllerRevision"}, func(t corev1.PodTemplateSpec) runtime.Object {
+		{requestKind{"apps", "controllerrevisions", "ControllerRevision"}, func(t corev1.PodTemplateSpec) runtime.Object {
 			return d.revision(meta, t)
 		}},
 	}
 	w := pick(d, workloads...)
 	if d.IntN(3) != 0 || w.resource == "controllerrevisions" {
-		return d.about(w.kind, admissionv1.Create, namespace, w.of(template), nil)
+		return d.about(w.requestKind, admissionv1.Create, namespace, w.of(template), nil)
 	}
 	changed := *template.DeepCopy()
 	changed.Spec.Tolerations = append(d.tolerations(0), some(d, 4, template.Spec.Tolerations...)...)
-	return d.about(w.kind, admissionv1.Update, namespace, w.of(changed), w.of(template))
+	return d.about(w.requestKind, admissionv1.Update, namespace, w.of(changed), w.of(template))
 }
 
 // revision returns a ControllerRevision of a template, or of something else.
@@ -130,19 +130,19 @@ func (d dice) ofClaims(namespace *corev1.Namespace) *request {
 	for range 1 + d.IntN(3) {
 		r := resourcev1.DeviceRequest{Name: "r"}
 		if d.IntN(2) == 0 {
-			r.Exactly = &resourcev1.ExactDeviceRequest{DeviceClassName: pick(d, classes...), Tolerations: d.deviceTolerations()}
+			r.Exactly = &resourcev1.ExactDeviceRequest{DeviceClassName: pick(d, classNames...), Tolerations: d.deviceTolerations()}
 		} else {
 			for range 1 + d.IntN(2) {
-				r.FirstAvailable = append(r.FirstAvailable, resourcev1.DeviceSubRequest{Name: "s", DeviceClassName: pick(d, classes...), Tolerations: d.deviceTolerations()})
+				r.FirstAvailable = append(r.FirstAvailable, resourcev1.DeviceSubRequest{Name: "s", DeviceClassName: pick(d, classNames...), Tolerations: d.deviceTolerations()})
 			}
 		}
 		spec.Devices.Requests = append(spec.Devices.Requests, r)
 	}
 	if d.IntN(2) == 0 {
-		return d.about(kind{"resource.k8s.io", "resourceclaims", "ResourceClaim"}, admissionv1.Create, namespace,
+		return d.about(requestKind{"resource.k8s.io", "resourceclaims", "ResourceClaim"}, admissionv1.Create, namespace,
 			&resourcev1.ResourceClaim{ObjectMeta: d.meta(), Spec: spec}, nil)
 	}
-	return d.about(kind{"resource.k8s.io", "resourceclaimtemplates", "ResourceClaimTemplate"}, admissionv1.Create, namespace,
+	return d.about(requestKind{"resource.k8s.io", "resourceclaimtemplates", "ResourceClaimTemplate"}, admissionv1.Create, namespace,
 		&resourcev1.ResourceClaimTemplate{ObjectMeta: d.meta(), Spec: resourcev1.ResourceClaimTemplateSpec{ObjectMeta: d.meta(), Spec: spec}}, nil)
 }
 
@@ -166,7 +166,7 @@ func (d dice) deviceTolerations() []resourcev1.DeviceToleration {
 
 // ofNamespaces returns a request about the labels of a namespace.
 func (d dice) ofNamespaces() *request {
-	k, name := kind{"", "namespaces", "Namespace"}, pick(d, names...)
+	k, name := requestKind{"", "namespaces", "Namespace"}, pick(d, names...)
 	labelled := func() *corev1.Namespace {
 		labels := map[string]string{corev1.LabelMetadataName: name}
 		maps.Copy(labels, d.labels())
@@ -185,7 +185,7 @@ func (d dice) ofNamespaces() *request {
 
 // ofNodes returns a request about the taints of a node.
 func (d dice) ofNodes() *request {
-	k := kind{"", "nodes", "Node"}
+	k := requestKind{"", "nodes", "Node"}
 	now := &corev1.Node{ObjectMeta: d.meta(), Spec: corev1.NodeSpec{Taints: d.taints()}}
 	if d.IntN(4) == 0 {
 		r := d.about(k, admissionv1.Create, nil, now, nil)
@@ -223,7 +223,7 @@ func (d dice) taints() []corev1.Taint {
 
 // ofRules returns a request about a DeviceTaintRule.
 func (d dice) ofRules() *request {
-	k := kind{"resource.k8s.io", "devicetaintrules", "DeviceTaintRule"}
+	k := requestKind{"resource.k8s.io", "devicetaintrules", "DeviceTaintRule"}
 	one := func() *resourcev1.DeviceTaintRule {
 		rule := &resourcev1.DeviceTaintRule{ObjectMeta: d.meta()}
 		rule.Spec.Taint = resourcev1.DeviceTaint{

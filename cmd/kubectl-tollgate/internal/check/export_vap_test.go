@@ -1,8 +1,7 @@
-package export
+package check
 
 import (
 	"bytes"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,12 +25,10 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/vap"
 )
 
-var update = flag.Bool("update", false, "write the files in testdata")
-
 // runVAP runs the command on a file.
 func runVAP(t *testing.T, file, stdin string, args ...string) (out, notes string, err error) {
 	t.Helper()
-	cmd := NewCommand()
+	cmd := NewExportCommand()
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	var stdout, stderr bytes.Buffer
 	cmd.SetOut(&stdout)
@@ -45,7 +42,7 @@ func runVAP(t *testing.T, file, stdin string, args ...string) (out, notes string
 // golden compares text with a file in testdata.
 func golden(t *testing.T, name, text string) {
 	t.Helper()
-	file := filepath.Join("testdata", name)
+	file := filepath.Join("testdata", "export", name)
 	if *update {
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
@@ -83,7 +80,7 @@ func TestTheSamplesAreExportedAsTheFilesInTestdata(t *testing.T) {
 
 func exportAllPartial(t *testing.T, found *policies) []runtime.Object {
 	t.Helper()
-	o := options{partial: true, settings: vap.DefaultSettings()}
+	o := exportOptions{partial: true, settings: vap.DefaultSettings()}
 	r := result{partial: true}
 	require.NoError(t, o.add(found, &r))
 	return r.objects
@@ -184,7 +181,7 @@ func TestPoliciesOfAClusterAreExported(t *testing.T) {
 		"{kind: PlacementPolicy, apiVersion: tollgate.dev/v1alpha1, metadata: {name: d}, spec: {match: {namespaces: [d]}, pod: {schedulingGates: [d]}}}"))
 	require.NoError(t, err)
 	var out, notes bytes.Buffer
-	o := options{settings: vap.DefaultSettings()}
+	o := exportOptions{settings: vap.DefaultSettings()}
 	require.NoError(t, o.export(found, &out, &notes))
 	require.Contains(t, out.String(), "name: tollgate-tolerations-a-pods")
 	require.Contains(t, out.String(), "name: tollgate-taints-b-nodes")
@@ -197,7 +194,7 @@ func TestAnEmptyClusterHasNothingToExport(t *testing.T) {
 	found, err := readCluster(t.Context(), cluster(t, servedKinds))
 	require.NoError(t, err)
 	var out, notes bytes.Buffer
-	o := options{settings: vap.DefaultSettings()}
+	o := exportOptions{settings: vap.DefaultSettings()}
 	require.NoError(t, o.export(found, &out, &notes))
 	require.Empty(t, out.String())
 	require.Equal(t, "There are no TolerationPolicies and no TaintPolicies: nothing to export.\n", notes.String())

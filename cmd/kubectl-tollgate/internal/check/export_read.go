@@ -1,4 +1,4 @@
-package export
+package check
 
 import (
 	"cmp"

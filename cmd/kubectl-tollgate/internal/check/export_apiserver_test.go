@@ -1,4 +1,4 @@
-package export
+package check
 
 import (
 	"cmp"
@@ -181,8 +181,8 @@ func (a *answer) tooCostly() bool {
 
 func (a *answer) String() string { return strings.Join(a.messages, "\n  ") }
 
-// ask returns what all policies say of a request.
-func ask(tb testing.TB, policies []*enforced, r *request, by authorizer.Authorizer) answer {
+// askPolicies returns what all policies say of a request.
+func askPolicies(tb testing.TB, policies []*enforced, r *request, by authorizer.Authorizer) answer {
 	tb.Helper()
 	var said answer
 	for _, e := range policies {

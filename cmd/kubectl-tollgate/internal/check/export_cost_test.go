@@ -1,4 +1,4 @@
-package export
+package check
 
 import (
 	"strconv"
@@ -76,7 +76,7 @@ func TestLargePodsStayWithinWhatTheAPIServerSpends(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
 			found := policies{tolerations: []v1alpha1.TolerationPolicy{c.policy}}
-			got := ask(t, enforce(t, exportAll(t, &found)), podRequest(c.now, c.old), everybody)
+			got := askPolicies(t, enforce(t, exportAll(t, &found)), podRequest(c.now, c.old), everybody)
 			require.Equal(t, c.denied, got.denied, &got)
 			require.Less(t, got.cost, int64(celconfig.RuntimeCELCostBudget), &got)
 			t.Logf("it costs %d of %d", got.cost, celconfig.RuntimeCELCostBudget)
@@ -104,6 +104,6 @@ func BenchmarkEvaluate(b *testing.B) {
 	r := podRequest(podOf(4, func(i int) string { return "dedicated" + strconv.Itoa(i) }), nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		ask(b, exported, r, everybody)
+		askPolicies(b, exported, r, everybody)
 	}
 }

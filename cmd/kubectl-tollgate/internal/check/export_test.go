@@ -1,4 +1,4 @@
-package export
+package check
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ spec:
 // runMap runs the command with a file, or without one with standard input.
 func runMap(t *testing.T, text string, fromFile bool) (string, error) {
 	t.Helper()
-	root := NewCommand()
+	root := NewExportCommand()
 	var out bytes.Buffer
 	root.SetOut(&out)
 	file := "-"
@@ -73,7 +73,7 @@ func TestExportMapRefusesWhatItCannotExport(t *testing.T) {
 			require.ErrorContains(t, err, c.names)
 		})
 	}
-	root := NewCommand()
+	root := NewExportCommand()
 	root.SetArgs([]string{"map", "-f", filepath.Join(t.TempDir(), "none")})
 	require.ErrorIs(t, root.ExecuteContext(t.Context()), os.ErrNotExist)
 }

@@ -1,4 +1,4 @@
-package export
+package check
 
 import (
 	"context"
@@ -54,13 +54,13 @@ var (
 		"node.kubernetes.io/unreachable", "node.kubernetes.io/memory-pressure", "node.kubernetes.io/network-unavailable",
 		"node.cloudprovider.kubernetes.io/shutdown",
 	}
-	values  = []string{"", "a", "b", "0", "5", "10", "05", "9223372036854775807"}
-	numbers = []string{"-1", "0", "5", "7", "10", "-9223372036854775808", "9223372036854775807"}
-	effects = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
-	classes = []string{"gpu.example.com", "net.example.com", "other.example.com"}
-	drivers = []string{"gpu.example.com", "net.example.com"}
-	names   = []string{"team-a", "team-b", "infra", "lone"}
-	users   = []string{
+	values     = []string{"", "a", "b", "0", "5", "10", "05", "9223372036854775807"}
+	numbers    = []string{"-1", "0", "5", "7", "10", "-9223372036854775808", "9223372036854775807"}
+	effects    = []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
+	classNames = []string{"gpu.example.com", "net.example.com", "other.example.com"}
+	drivers    = []string{"gpu.example.com", "net.example.com"}
+	names      = []string{"team-a", "team-b", "infra", "lone"}
+	users      = []string{
 		"jane", "jim", "root", "system:serviceaccount:infra:robot", "system:serviceaccount:kube-system:replicaset-controller",
 		"system:serviceaccount:kube-system:node-controller", "system:serviceaccount:tollgate-system:tollgate",
 	}
@@ -131,7 +131,7 @@ func (d dice) selector(device, ofTaints bool) v1alpha1.TaintSelector {
 	if ofTaints {
 		s.Drivers = some(d, 2, drivers...)
 	} else {
-		s.DeviceClasses = some(d, 2, classes...)
+		s.DeviceClasses = some(d, 2, classNames...)
 	}
 	return s
 }
