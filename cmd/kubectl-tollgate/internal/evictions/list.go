@@ -48,9 +48,6 @@ const (
 // states are the states of pods that have to leave, in that order.
 var states = []State{Leaving, Due, Waiting, Blocked, Held, Paused, Protected}
 
-// States returns the states of pods that have to leave, in the order in which the pods leave.
-func States() []State { return slices.Clone(states) }
-
 // Eviction is a pod that has to leave.
 type Eviction struct {
 	tracker.Key

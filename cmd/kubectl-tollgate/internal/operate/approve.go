@@ -235,10 +235,8 @@ func (t target) String() string { return targetKinds[t.kind][0] + " " + t.name }
 // check returns an error if a node or an EvictionPolicy does not exist. Rules and patches may be
 // approved before they are created, with a note.
 func (t target) check(c *state.Cluster) error {
-	exists := c.Has(t.kind, t.name) || t.kind == tracker.SourcePatch && len(c.Tracker.PatchRules(t.name)) > 0
-	if t.kind == "" {
-		exists = slices.ContainsFunc(c.EvictionPolicies, func(policy v1alpha1.EvictionPolicy) bool { return policy.Name == t.name })
-	}
+	exists := c.Has(t.kind, t.name) || t.kind == tracker.SourcePatch && len(c.Tracker.PatchRules(t.name)) > 0 ||
+		t.kind == "" && slices.ContainsFunc(c.EvictionPolicies, func(policy v1alpha1.EvictionPolicy) bool { return policy.Name == t.name })
 	names := targetKinds[t.kind]
 	resource := names[len(names)-1]
 	if exists || c.Unread(resource) {

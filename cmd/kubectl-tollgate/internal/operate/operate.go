@@ -21,7 +21,8 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 )
 
-// command has what the commands that write share.
+// command has what the commands share. The status command writes nothing: it uses the streams, the
+// clock, the format and the namespace of Tollgate alone.
 type command struct {
 	cli.WriteFlags
 

@@ -2,28 +2,19 @@ package operate
 
 import (
 	"context"
-	"io"
 
 	"github.com/spf13/cobra"
-	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
-	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 )
 
 // statusCommand is one run of the command status.
-type statusCommand struct {
-	cli.Output
-
-	wants      state.Wants
-	clock      clock.PassiveClock
-	out, notes io.Writer
-}
+type statusCommand struct{ command }
 
 // NewStatusCommand returns the command status.
 func NewStatusCommand() *cobra.Command {
-	c := &statusCommand{clock: clock.RealClock{}}
+	c := &statusCommand{}
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what Tollgate does and what it holds, on one screen",
@@ -39,25 +30,10 @@ policies of the API group tollgate.dev, and with get on the webhook configuratio
   kubectl tollgate status -o json`,
 		Args: cobra.NoArgs,
 	}
-	connection := cli.ConnectToAll(cmd)
-	c.addFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c.out, c.notes = cmd.OutOrStdout(), cmd.ErrOrStderr()
-		if err := c.Validate(); err != nil {
-			return err
-		}
-		clients, err := connection.Clients(c.notes)
-		if err != nil {
-			return err
-		}
-		return c.run(cmd.Context(), clients)
-	}
-	return cmd
-}
-
-func (c *statusCommand) addFlags(cmd *cobra.Command) {
+	c.build(cmd, func([]string) error { return c.Output.Validate() }, c.run)
 	c.AddFlag(cmd, "`format`", "text", "yaml", "json")
 	c.wants.AddFlags(cmd)
+	return cmd
 }
 
 // run reads the cluster and writes its state.

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -23,7 +24,6 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/evictions"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
-	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // Status is the state of Tollgate and of the evictions. It is no API object.
@@ -99,58 +99,29 @@ type taints struct {
 	DevicesNoSchedule int `json:"devicesNoSchedule"`
 }
 
-func tollgateOf(found *state.Tollgate) tollgate {
-	t := tollgate{Installed: found.Installed, Leader: found.Leader, Leads: found.Leads, Renewed: cli.TimeOrNone(found.Renewed)}
-	if found.Told {
-		t.Mode = string(found.Terms.Mode)
-	}
-	return t
-}
-
-func taintsOf(t *tracker.Tracker) taints {
-	counts := taints{NodesNoExecute: len(t.Tainted())}
-	for of, devices := range t.TaintedDevices() {
-		if of.Effect == corev1.TaintEffectNoExecute {
-			counts.DevicesNoExecute += devices
-		} else {
-			counts.DevicesNoSchedule += devices
-		}
-	}
-	return counts
-}
-
 // readWebhooks reads the webhook configurations of Tollgate.
 func readWebhooks(ctx context.Context, clients *cli.Clients, found *state.Cluster) ([]webhooks, error) {
-	const name, group = "tollgate", "admissionregistration.k8s.io"
-	client := clients.Kubernetes.AdmissionregistrationV1()
+	const name = "tollgate"
 	var all []webhooks
-	for _, configuration := range []struct {
-		kind, resource string
-		count          func() (int, error)
-	}{
-		{"ValidatingWebhookConfiguration", "validatingwebhookconfigurations", func() (int, error) {
-			c, err := client.ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
-			return len(c.Webhooks), err
-		}},
-		{"MutatingWebhookConfiguration", "mutatingwebhookconfigurations", func() (int, error) {
-			c, err := client.MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
-			return len(c.Webhooks), err
-		}},
-	} {
-		count, err := configuration.count()
-		resource := schema.GroupResource{Group: group, Resource: configuration.resource}
+	add := func(kind string, count int, err error) error {
+		resource := schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: strings.ToLower(kind) + "s"}
 		switch {
 		case apierrors.IsForbidden(err):
-			if err := found.Lack(err, "get", resource, "which webhooks of Tollgate are registered is not known"); err != nil {
-				return nil, err
-			}
-			continue
+			return found.Lack(err, "get", resource, "which webhooks of Tollgate are registered is not known")
 		case err != nil && !apierrors.IsNotFound(err):
-			return nil, cli.Failed(err, "read "+configuration.kind+" "+name, "get", resource)
+			return cli.Failed(err, "read "+kind+" "+name, "get", resource)
 		}
-		all = append(all, webhooks{Configuration: configuration.kind, Exists: err == nil, Webhooks: count})
+		all = append(all, webhooks{Configuration: kind, Exists: err == nil, Webhooks: count})
+		return nil
 	}
-	return all, nil
+	client := clients.Kubernetes.AdmissionregistrationV1()
+	validating, err := client.ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+	if err = add("ValidatingWebhookConfiguration", len(validating.Webhooks), err); err != nil {
+		return nil, err
+	}
+	mutating, err := client.MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+	err = add("MutatingWebhookConfiguration", len(mutating.Webhooks), err)
+	return all, err
 }
 
 // readPolicies reads the policies of all kinds.
@@ -206,14 +177,27 @@ func (p *policies) add(kind policyset.Kind, policy policyset.Object) {
 
 // StatusOf returns the state of a cluster, whose pods that have to leave are list.
 func StatusOf(found *state.Cluster, objects *Objects, list []evictions.Eviction, now time.Time) *Status {
+	is := &found.Tollgate
 	d := &Status{
-		APIVersion: "cli.tollgate.dev/v1alpha1", Kind: "Status", Tollgate: tollgateOf(&found.Tollgate), Webhooks: objects.webhooks, Policies: objects.policies, Taints: taintsOf(found.Tracker), Evictions: map[evictions.State]int{},
+		APIVersion: "cli.tollgate.dev/v1alpha1", Kind: "Status", Webhooks: objects.webhooks, Policies: objects.policies,
+		Tollgate: tollgate{Installed: is.Installed, Leader: is.Leader, Leads: is.Leads, Renewed: cli.TimeOrNone(is.Renewed)},
+		Taints:   taints{NodesNoExecute: len(found.Tracker.Tainted())}, Evictions: map[evictions.State]int{},
+	}
+	if is.Told {
+		d.Tollgate.Mode = string(is.Terms.Mode)
+	}
+	for of, devices := range found.Tracker.TaintedDevices() {
+		if of.Effect == corev1.TaintEffectNoExecute {
+			d.Taints.DevicesNoExecute += devices
+		} else {
+			d.Taints.DevicesNoSchedule += devices
+		}
 	}
 	for _, e := range list {
 		d.Evictions[e.State]++
 	}
 	d.Attention, d.Missing = append(d.attention(), evictions.Notes(list, now)...), slices.Concat(found.Missing(), objects.missing)
-	if lack := found.Tollgate.Lack(); lack != "" && (found.Tollgate.Told || !found.Tollgate.Installed) {
+	if lack := is.Lack(); lack != "" && (is.Told || !is.Installed) {
 		// That Tollgate does not run, or does not lead, is known.
 		d.Attention, d.Missing = slices.Insert(d.Attention, 0, lack), slices.DeleteFunc(d.Missing, func(s string) bool { return s == lack })
 	}
@@ -264,11 +248,8 @@ func (d *Status) attention() []string {
 
 // write writes the document as text.
 func (d *Status) write(w io.Writer, now time.Time) error {
-	lines := [][2]string{
-		{"Tollgate", d.tollgate(now)}, {"Webhooks", d.webhooks()}, {"Policies", d.policies()}, {"Tainted", d.taints()}, {"Evictions", d.evictions()},
-	}
 	var text strings.Builder
-	for _, line := range lines {
+	for _, line := range d.lines(now) {
 		for i, part := range cli.Indented("", "", cli.Clean(line[1]), cli.Width-len(column)) {
 			head := column
 			if i == 0 {
@@ -313,51 +294,34 @@ func (d *Status) tollgate(now time.Time) string {
 	}
 }
 
-func (d *Status) webhooks() string {
-	var parts []string
+// lines returns the names and the texts of the lines about the cluster.
+func (d *Status) lines(now time.Time) [][2]string {
+	var webhooks, policies, tainted []string
 	for _, w := range d.Webhooks {
 		kind := strings.ToLower(strings.TrimSuffix(w.Configuration, "WebhookConfiguration"))
 		if w.Exists {
-			parts = append(parts, strconv.Itoa(w.Webhooks)+" "+kind)
+			webhooks = append(webhooks, strconv.Itoa(w.Webhooks)+" "+kind)
 		} else {
-			parts = append(parts, "no "+w.Configuration)
+			webhooks = append(webhooks, "no "+w.Configuration)
 		}
 	}
-	return cli.Joined(parts)
-}
-
-func (d *Status) policies() string {
-	var parts []string
 	for _, p := range d.Policies {
 		if p.Policies > 0 {
-			parts = append(parts, strconv.Itoa(p.Policies)+" "+cli.Plural(p.Policies, p.Kind, strings.TrimSuffix(p.Kind, "y")+"ies"))
+			policies = append(policies, strconv.Itoa(p.Policies)+" "+cli.Plural(p.Policies, p.Kind, strings.TrimSuffix(p.Kind, "y")+"ies"))
 		}
 	}
-	return cli.Joined(parts)
-}
-
-func (d *Status) taints() string {
-	var parts []string
-	add := func(count int, noun, effect string) {
-		if count > 0 {
-			parts = append(parts, cli.Counted(count, noun)+" with "+effect)
+	for _, of := range []struct {
+		count        int
+		noun, effect string
+	}{
+		{d.Taints.NodesNoExecute, "node", "NoExecute"}, {d.Taints.DevicesNoExecute, "device", "NoExecute"}, {d.Taints.DevicesNoSchedule, "device", "NoSchedule"},
+	} {
+		if of.count > 0 {
+			tainted = append(tainted, cli.Counted(of.count, of.noun)+" with "+of.effect)
 		}
 	}
-	add(d.Taints.NodesNoExecute, "node", "NoExecute")
-	add(d.Taints.DevicesNoExecute, "device", "NoExecute")
-	add(d.Taints.DevicesNoSchedule, "device", "NoSchedule")
-	return cli.Joined(parts)
-}
-
-func (d *Status) evictions() string {
-	var parts []string
-	for _, s := range evictions.States() {
-		if count := d.Evictions[s]; count > 0 {
-			parts = append(parts, strconv.Itoa(count)+" "+string(s))
-		}
+	return [][2]string{
+		{"Tollgate", d.tollgate(now)}, {"Webhooks", cli.Joined(webhooks)}, {"Policies", cli.Joined(policies)}, {"Tainted", cli.Joined(tainted)},
+		{"Evictions", cmp.Or(evictions.Counts(d.Evictions), "no pod has to leave")},
 	}
-	if len(parts) == 0 {
-		return "no pod has to leave"
-	}
-	return strings.Join(parts, ", ")
 }

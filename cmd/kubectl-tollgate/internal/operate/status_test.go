@@ -107,7 +107,7 @@ func statusWorld(t *testing.T) []string {
 func shows(t *testing.T, clients *cli.Clients, format string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	c := &statusCommand{clock: clocktesting.NewFakePassiveClock(noon), out: &out, notes: &out}
+	c := &statusCommand{command{clock: clocktesting.NewFakePassiveClock(noon), out: &out, notes: &out}}
 	c.Format = format
 	err := c.run(t.Context(), clients)
 	return out.String(), err
