@@ -104,20 +104,22 @@ func WriteDocument(w io.Writer, output string, evictions []Eviction, now time.Ti
 	return cli.WriteDocument(w, output, "    ", document)
 }
 
-// WriteChanges writes one line of JSON for each change.
-func WriteChanges(w io.Writer, changed []Eviction, now time.Time) error {
-	encoder := json.NewEncoder(w)
+// changeDocuments returns a function that writes one line of JSON for each change.
+func changeDocuments(out io.Writer) changeWriter {
+	encoder := json.NewEncoder(out)
 	encoder.SetEscapeHTML(false)
-	for _, e := range changed {
-		if err := encoder.Encode(struct {
-			item
+	return func(changed []Eviction, now time.Time) error {
+		for _, e := range changed {
+			if err := encoder.Encode(struct {
+				item
 
-			Time string `json:"time"`
-		}{itemOf(&e), stamp(now)}); err != nil {
-			return fmt.Errorf("write changes: %w", err)
+				Time string `json:"time"`
+			}{itemOf(&e), stamp(now)}); err != nil {
+				return fmt.Errorf("write changes: %w", err)
+			}
 		}
+		return nil
 	}
-	return nil
 }
 
 // maxObjects is the maximum number of objects whose writers are read: each is a request.

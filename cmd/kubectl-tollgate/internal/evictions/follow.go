@@ -52,11 +52,11 @@ func Watch(ctx context.Context, clients *cli.Clients, wants state.Wants, show fu
 func viewOf(opts *options, to streams) view {
 	switch {
 	case opts.output.Format == "json":
-		return lineView(to.notes, func(changed []Eviction, now time.Time) error { return WriteChanges(to.out, changed, now) })
+		return lineView(to.notes, changeDocuments(to.out))
 	case to.terminal:
 		return screenView(to)
 	default:
-		return lineView(to.notes, ChangeLines(to.out))
+		return lineView(to.notes, changeLines(to.out))
 	}
 }
 
@@ -127,7 +127,7 @@ func Counts(pods map[State]int) string {
 
 // lineView writes changes, for files and pipes, and what lacks, each once. Holds change too often to be
 // written before the end.
-func lineView(notes io.Writer, write func(changed []Eviction, now time.Time) error) view {
+func lineView(notes io.Writer, write changeWriter) view {
 	told := sets.Set[string]{}
 	return func(at *Frame, last bool) error {
 		if last {
@@ -146,9 +146,11 @@ func lineView(notes io.Writer, write func(changed []Eviction, now time.Time) err
 	}
 }
 
-// ChangeLines returns a function that writes a line for each change, under one head. It is not
-// safe for concurrent use.
-func ChangeLines(out io.Writer) func(changed []Eviction, now time.Time) error {
+// changeWriter writes changes. It is not safe for concurrent use.
+type changeWriter func(changed []Eviction, now time.Time) error
+
+// changeLines returns a function that writes a line for each change, under one head.
+func changeLines(out io.Writer) changeWriter {
 	table := cli.NewLines(out, false, []string{"TIME", "NAMESPACE", "POD", "WHEN", "STATE", "REASON"})
 	return func(changed []Eviction, now time.Time) error {
 		if len(changed) == 0 {

@@ -90,8 +90,8 @@ func TestSaysThatItCannotWrite(t *testing.T) {
 	require.ErrorIs(t, WriteNames(refusing{}, list), errFull)
 	require.ErrorIs(t, WriteDocument(refusing{}, "yaml", list, noon), errFull)
 	require.ErrorIs(t, WriteDocument(refusing{}, "json", list, noon), errFull)
-	require.ErrorIs(t, WriteChanges(refusing{}, list, noon), errFull)
-	require.ErrorIs(t, ChangeLines(refusing{})(list, noon), errFull)
+	require.ErrorIs(t, changeDocuments(refusing{})(list, noon), errFull)
+	require.ErrorIs(t, changeLines(refusing{})(list, noon), errFull)
 	require.NoError(t, WriteTable(refusing{}, nil, noon, false, false))
 }
 
@@ -105,7 +105,7 @@ func TestWhatOthersWroteTellsATerminalNothing(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, WriteTable(&out, list, noon, false, false))
 	require.NoError(t, WriteTable(&out, list, noon, true, false))
-	require.NoError(t, ChangeLines(&out)(list, noon))
+	require.NoError(t, changeLines(&out)(list, noon))
 	log := NewLog(noon)
 	log.Next(list, nil)
 	screen := Frame{Now: noon, List: list, Log: log, Holds: Notes(list, noon)}
@@ -145,10 +145,10 @@ func story(t *testing.T, each func(log *Log, list, changed []Eviction, now time.
 func TestEachChangeIsALine(t *testing.T) {
 	t.Parallel()
 	var text, events bytes.Buffer
-	write := ChangeLines(&text)
+	write := changeLines(&text)
 	story(t, func(_ *Log, _, changed []Eviction, now time.Time) {
 		require.NoError(t, write(changed, now))
-		require.NoError(t, WriteChanges(&events, changed, now))
+		require.NoError(t, changeDocuments(&events)(changed, now))
 	})
 	golden(t, "changes.txt", text.String())
 	requireFits(t, strings.Split(text.String(), "\n"), cli.Width)
