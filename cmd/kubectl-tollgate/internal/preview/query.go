@@ -42,7 +42,7 @@ func ofNodes(labelSelector string, arguments []string, wants *state.Wants) (prev
 	if err != nil {
 		return nil, fmt.Errorf("--selector is %q: %w", labelSelector, err)
 	}
-	changes, err := Parse(arguments[at:], OfNodes)
+	changes, err := parse(arguments[at:], OfNodes, false)
 	wants.Node = func(node *corev1.Node) bool {
 		return labelSelector != "" && selector.Matches(labels.Set(node.Labels)) || slices.Contains(names, node.Name)
 	}
@@ -57,7 +57,7 @@ func ofNodes(labelSelector string, arguments []string, wants *state.Wants) (prev
 		}
 		var all []Preview
 		for _, node := range t.cluster.Nodes {
-			p, err := t.Node(ctx, node.Name, node.Spec.Taints, Changed(node.Spec.Taints, &changes))
+			p, err := t.Node(ctx, node.Name, node.Labels, node.Spec.Taints, Changed(node.Spec.Taints, &changes))
 			if err != nil {
 				return nil, err
 			}
@@ -171,7 +171,7 @@ func (t *Teller) object(ctx context.Context, object *unstructured.Unstructured) 
 		if _, given, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "taints"); !given {
 			written = old.Spec.Taints
 		}
-		return t.Node(ctx, o.Name, old.Spec.Taints, written)
+		return t.Node(ctx, o.Name, old.Labels, old.Spec.Taints, written)
 	case *resourcev1.ResourceSlice:
 		return t.slice(ctx, o)
 	case *v1alpha1.ResourceSlicePatch:

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
@@ -17,6 +16,7 @@ import (
 
 // simulateCommand is one run of the command simulate.
 type simulateCommand struct {
+	edge
 	cli.Output
 
 	files    []string
@@ -25,9 +25,6 @@ type simulateCommand struct {
 	lasts    time.Duration
 	force    bool
 	wants    state.Wants
-	clock    clock.PassiveClock
-	// connect returns the clients of the cluster.
-	connect func(notes io.Writer) (*cli.Clients, error)
 
 	steps      []step
 	in         io.Reader
@@ -36,7 +33,7 @@ type simulateCommand struct {
 
 // NewSimulateCommand returns the command simulate.
 func NewSimulateCommand() *cobra.Command {
-	c := &simulateCommand{clock: clock.RealClock{}}
+	c := &simulateCommand{edge: realEdge}
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Play taints over time, and show which pods leave and when",
@@ -70,7 +67,7 @@ The exit code is 1 after an error, and otherwise 0.`,
   kubectl tollgate simulate -f cluster/ --timeline rack-7.txt -o svg > rack-7.svg`,
 		Args: cobra.NoArgs,
 	}
-	c.connect = cli.ConnectToAll(cmd).Clients
+	c.addConnection(cmd)
 	c.addFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c.in, c.out, c.notes = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()

@@ -83,8 +83,8 @@ func play(ctx context.Context, cluster *state.Cluster, steps []step, lasts time.
 		}
 		called, in := e.queue.Next(e.now)
 		e.wake(called, e.now)
-		next, found := e.next(in)
-		if !found || next.After(begin.Add(lasts)) {
+		next := e.next(in)
+		if next.IsZero() || next.After(begin.Add(lasts)) {
 			break
 		}
 		if next.After(e.now) {
@@ -100,12 +100,12 @@ func play(ctx context.Context, cluster *state.Cluster, steps []step, lasts time.
 	return &e.document, nil
 }
 
-// next returns the time of the next event; false for none. in is the time until the rate limits let
+// next returns the time of the next event; zero for none. in is the time until the rate limits let
 // the next pod go, zero for never.
-func (e *engine) next(in time.Duration) (at time.Time, found bool) {
+func (e *engine) next(in time.Duration) (at time.Time) {
 	consider := func(t time.Time) {
-		if !found || t.Before(at) {
-			at, found = t, true
+		if at.IsZero() || t.Before(at) {
+			at = t
 		}
 	}
 	if len(e.steps) > 0 {
@@ -122,7 +122,7 @@ func (e *engine) next(in time.Duration) (at time.Time, found bool) {
 			consider(b.gone[0].Add(b.policy.Breaker.Window))
 		}
 	}
-	return at, found
+	return at
 }
 
 // wake has pods decided about again at a time, or earlier.
@@ -166,7 +166,7 @@ func (e *engine) applyNodes(ctx context.Context, s *step, done *stepDone) error 
 				taints[i].TimeAdded = new(metav1.NewTime(e.now))
 			}
 		}
-		p, err := e.teller.Node(ctx, node.Name, node.Written, taints)
+		p, err := e.teller.Node(ctx, node.Name, node.Labels.Map(), node.Written, taints)
 		if err != nil {
 			return err
 		}
@@ -353,7 +353,7 @@ func (e *engine) evict(moment *evictions.Moment, key tracker.Key) {
 			e.cluster.Tracker.SetBudget(budget)
 		}
 	}
-	e.teller.Leaving(key)
+	e.teller.limits.Ledger.Leaving(key)
 	e.cluster.Tracker.DeletePod(key)
 }
 

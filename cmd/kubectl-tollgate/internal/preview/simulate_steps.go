@@ -61,7 +61,7 @@ func parseStep(text string) (step, error) {
 		err = fmt.Errorf("%q is no kind of object: %s", kind, stepForm)
 	}
 	if err == nil {
-		s.changes, err = Parse(rest, effects)
+		s.changes, err = parse(rest, effects, false)
 	}
 	for _, taint := range s.changes.Remove {
 		if s.target != nil && taint.Effect != "" && err == nil {

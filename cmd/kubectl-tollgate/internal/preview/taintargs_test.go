@@ -18,7 +18,7 @@ func TestTaintsAreReadAsKubectlReadsThem(t *testing.T) {
 		"down-":                             {Remove: []Taint{{Key: "down"}}},
 		"down=yes:NoExecute-":               {Remove: []Taint{{Key: "down", Value: "yes", Effect: "NoExecute"}}},
 	} {
-		changes, err := Parse([]string{argument}, OfNodes)
+		changes, err := parse([]string{argument}, OfNodes, false)
 		require.NoError(t, err, argument)
 		require.Equal(t, want, changes, argument)
 		require.True(t, IsTaint(argument))
@@ -42,11 +42,11 @@ func TestAFaultyTaintIsRefusedWithWhatWouldBeRight(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
-			_, err := Parse(c.arguments, c.effects)
+			_, err := parse(c.arguments, c.effects, false)
 			require.ErrorContains(t, err, c.want)
 		})
 	}
-	_, err := Parse([]string{"down:NoExecute", "down:NoSchedule-"}, OfNodes)
+	_, err := parse([]string{"down:NoExecute", "down:NoSchedule-"}, OfNodes, false)
 	require.NoError(t, err, "another effect")
 }
 

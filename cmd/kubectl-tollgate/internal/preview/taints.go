@@ -52,13 +52,8 @@ func IsTaint(argument string) bool {
 	return strings.ContainsAny(argument, ":=") || strings.HasSuffix(argument, "-")
 }
 
-// Parse parses arguments such as key=value:NoExecute, key:NoExecute- and key-. Effects are the
-// valid ones.
-func Parse(arguments, effects []string) (Changes, error) {
-	return parse(arguments, effects, false)
-}
-
-// parse is Parse; all taints are removals if removal is true, with or without a dash at the end.
+// parse parses arguments such as key=value:NoExecute, key:NoExecute- and key-. Effects are the
+// valid ones. All taints are removals if removal is true, with or without a dash at the end.
 func parse(arguments, effects []string, removal bool) (Changes, error) {
 	var changes Changes
 	for _, argument := range arguments {
@@ -152,7 +147,7 @@ func (t *Target) changes(arguments []string) (Changes, error) {
 	if err != nil {
 		return Changes{}, err
 	}
-	changes, err := Parse(rest, OfDevices)
+	changes, err := parse(rest, OfDevices, false)
 	if err == nil && len(changes.Add)+len(changes.Remove) == 0 {
 		err = errors.New("no taint is given, want KEY[=VALUE]:EFFECT")
 	}

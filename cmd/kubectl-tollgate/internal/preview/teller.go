@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	configv1alpha1 "github.com/tollgate-dev/tollgate/api/config/v1alpha1"
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -81,11 +82,11 @@ func (p *Preview) Sentence() string {
 
 // Going returns the number of distinct pods that leave because of any of the writes.
 func Going(all []Preview) int {
-	going := map[types.UID]struct{}{}
+	going := sets.Set[types.UID]{}
 	for _, p := range all {
 		if p.But == "" {
 			for _, pod := range p.Pods {
-				going[pod.UID] = struct{}{}
+				going.Insert(pod.UID)
 			}
 		}
 	}
@@ -131,14 +132,11 @@ func NewTeller(ctx context.Context, clients *cli.Clients, now time.Time, wants s
 func TellerOf(cluster *state.Cluster) *Teller {
 	view, clk := cluster.View(), clusterClock{cluster}
 	return &Teller{cluster: cluster, view: view, limits: &preview.Limits{
-		// Pods that have left already are not counted by the limits, but those of Leaving.
+		// Pods that have left already are not counted by the limits, but those of Ledger.Leaving.
 		View: view, Ledger: preview.NewLedger(view, clk), Clock: clk,
 		Approvals: func(context.Context) ([]v1alpha1.EvictionApproval, error) { return cluster.Approvals, nil },
 	}}
 }
-
-// Leaving has the limits count a pod that is about to leave.
-func (t *Teller) Leaving(key tracker.Key) { t.limits.Ledger.Leaving(key) }
 
 // tell returns the preview of a write with changes. But is why the write does not evict as it is,
 // empty if it does.
@@ -155,15 +153,10 @@ func (t *Teller) tell(of, but string, changes []tracker.Change) Preview {
 	return p
 }
 
-// Node previews a change of the taints of a node.
-func (t *Teller) Node(ctx context.Context, name string, old, taints []corev1.Taint) (Preview, error) {
+// Node previews a change of the taints of a node, which has labels.
+func (t *Teller) Node(ctx context.Context, name string, labels map[string]string, old, taints []corev1.Taint) (Preview, error) {
 	changes := t.cluster.Tracker.IfNodeWas(tracker.Node{Name: name, Taints: old}, tracker.Node{Name: name, Taints: taints}, t.cluster.Now)
-	was := taint.Node{Name: name, Taints: old}
-	for _, node := range t.cluster.Tracker.Nodes() {
-		if node.Name == name {
-			was.Labels = node.Labels.Map()
-		}
-	}
+	was := taint.Node{Name: name, Labels: labels, Taints: old}
 	now := was
 	now.Taints = taints
 	change := taint.NodeChange{New: &now, Old: &was, User: &authenticationv1.UserInfo{}}
