@@ -99,55 +99,6 @@ type taints struct {
 	DevicesNoSchedule int `json:"devicesNoSchedule"`
 }
 
-// readWebhooks reads the webhook configurations of Tollgate.
-func readWebhooks(ctx context.Context, clients *cli.Clients, found *state.Cluster) ([]webhooks, error) {
-	const name = "tollgate"
-	var all []webhooks
-	add := func(kind string, count int, err error) error {
-		resource := schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: strings.ToLower(kind) + "s"}
-		switch {
-		case apierrors.IsForbidden(err):
-			return found.Lack(err, "get", resource, "which webhooks of Tollgate are registered is not known")
-		case err != nil && !apierrors.IsNotFound(err):
-			return cli.Failed(err, "read "+kind+" "+name, "get", resource)
-		}
-		all = append(all, webhooks{Configuration: kind, Exists: err == nil, Webhooks: count})
-		return nil
-	}
-	client := clients.Kubernetes.AdmissionregistrationV1()
-	validating, err := client.ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
-	if err = add("ValidatingWebhookConfiguration", len(validating.Webhooks), err); err != nil {
-		return nil, err
-	}
-	mutating, err := client.MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
-	err = add("MutatingWebhookConfiguration", len(mutating.Webhooks), err)
-	return all, err
-}
-
-// readPolicies reads the policies of all kinds.
-func readPolicies(ctx context.Context, clients *cli.Clients, found *state.Cluster) ([]policies, error) {
-	var all []policies
-	for _, kind := range policyset.Kinds() {
-		resource := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: kind.Resource}
-		one := policies{Kind: kind.Name}
-		_, err := clients.EachServed(ctx, resource, func(object *unstructured.Unstructured) error {
-			policy := kind.New()
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy); err != nil {
-				return fmt.Errorf("read %s %s: %w", kind.Name, object.GetName(), err)
-			}
-			one.add(kind, policy)
-			return nil
-		}, v1alpha1.GroupVersion.Version)
-		if lacks := found.Lack(err, "list", resource, "those are not shown"); lacks != nil {
-			return nil, lacks
-		}
-		if err == nil {
-			all = append(all, one)
-		}
-	}
-	return all, nil
-}
-
 // add counts a policy.
 func (p *policies) add(kind policyset.Kind, policy policyset.Object) {
 	p.Policies++
@@ -206,13 +157,44 @@ func StatusOf(found *state.Cluster, objects *Objects, list []evictions.Eviction,
 
 // ReadObjects reads the webhook configurations and the policies of Tollgate.
 func ReadObjects(ctx context.Context, clients *cli.Clients) (*Objects, error) {
+	const name = "tollgate"
 	objects, lacks := &Objects{}, &state.Cluster{}
-	var err error
-	if objects.webhooks, err = readWebhooks(ctx, clients, lacks); err != nil {
+	addWebhooks := func(kind string, count int, err error) error {
+		resource := schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: strings.ToLower(kind) + "s"}
+		switch {
+		case apierrors.IsForbidden(err):
+			return lacks.Lack(err, "get", resource, "which webhooks of Tollgate are registered is not known")
+		case err != nil && !apierrors.IsNotFound(err):
+			return cli.Failed(err, "read "+kind+" "+name, "get", resource)
+		}
+		objects.webhooks = append(objects.webhooks, webhooks{Configuration: kind, Exists: err == nil, Webhooks: count})
+		return nil
+	}
+	client := clients.Kubernetes.AdmissionregistrationV1()
+	validating, err := client.ValidatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+	if err := addWebhooks("ValidatingWebhookConfiguration", len(validating.Webhooks), err); err != nil {
 		return nil, err
 	}
-	if objects.policies, err = readPolicies(ctx, clients, lacks); err != nil {
+	mutating, err := client.MutatingWebhookConfigurations().Get(ctx, name, metav1.GetOptions{})
+	if err := addWebhooks("MutatingWebhookConfiguration", len(mutating.Webhooks), err); err != nil {
 		return nil, err
+	}
+	for _, kind := range policyset.Kinds() {
+		resource := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: kind.Resource}
+		one := policies{Kind: kind.Name}
+		_, err := clients.EachServed(ctx, resource, func(object *unstructured.Unstructured) error {
+			policy := kind.New()
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy); err != nil {
+				return fmt.Errorf("read %s %s: %w", kind.Name, object.GetName(), err)
+			}
+			one.add(kind, policy)
+			return nil
+		}, v1alpha1.GroupVersion.Version)
+		if err == nil {
+			objects.policies = append(objects.policies, one)
+		} else if err := lacks.Lack(err, "list", resource, "those are not shown"); err != nil {
+			return nil, err
+		}
 	}
 	objects.missing = lacks.Missing()
 	return objects, nil
