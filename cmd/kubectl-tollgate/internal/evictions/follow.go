@@ -326,7 +326,8 @@ func bars(groups []Group) []string {
 	}
 	var lines []string
 	for _, g := range shown {
-		lines = append(lines, fmt.Sprintf("%-*s  [%s]  %s", width, cli.End(ref(g.Source), mostName), g.bar(), g.sentence()))
+		bar, numbers := g.bar()
+		lines = append(lines, fmt.Sprintf("%-*s  [%s]  %s", width, cli.End(ref(g.Source), mostName), bar, numbers))
 	}
 	if others := len(groups) - len(shown); others > 0 {
 		lines = append(lines, "... and pods of "+cli.Counted(others, "other object"))
@@ -356,32 +357,26 @@ func (g *Group) count(states []State) int {
 	return pods
 }
 
-// bar returns the bar of a group. Each part that is not zero has at least one character, taken
-// from the longest.
-func (g *Group) bar() string {
-	widths, rest := make([]int, len(parts)), barWidth
+// bar returns the bar of a group, and its numbers as text. Each part that is not zero has at least
+// one character, taken from the longest.
+func (g *Group) bar() (bar, numbers string) {
+	total, rest := g.total(), barWidth
+	widths, clauses := make([]int, len(parts)), []string{fmt.Sprintf("%d of %d gone", g.Pods[Gone], total)}
 	for i, part := range parts {
 		if n := g.count(part.states); n > 0 {
-			widths[i] = max(n*barWidth/g.total(), 1)
+			widths[i] = max(n*barWidth/total, 1)
+			if i > 0 { // The first clause has the pods that are gone.
+				clauses = append(clauses, strconv.Itoa(n)+" "+part.text)
+			}
 		}
 		rest -= widths[i]
 	}
 	widths[slices.Index(widths, slices.Max(widths))] += rest
-	var bar strings.Builder
+	var marks strings.Builder
 	for i, part := range parts {
-		bar.WriteString(strings.Repeat(string(part.mark), widths[i]))
+		marks.WriteString(strings.Repeat(string(part.mark), widths[i]))
 	}
-	return bar.String()
-}
-
-func (g *Group) sentence() string {
-	clauses := []string{fmt.Sprintf("%d of %d gone", g.Pods[Gone], g.total())}
-	for _, part := range parts[1:] {
-		if n := g.count(part.states); n > 0 {
-			clauses = append(clauses, strconv.Itoa(n)+" "+part.text)
-		}
-	}
-	return strings.Join(clauses, ", ")
+	return marks.String(), strings.Join(clauses, ", ")
 }
 
 // Control sequences of the VT100, and of xterm for the alternate screen.
