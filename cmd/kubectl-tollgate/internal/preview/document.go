@@ -124,7 +124,20 @@ func (t *Teller) document(all []Preview) *document {
 				}
 				one.Namespaces = append(one.Namespaces, summary)
 			}
-			one.Namespaces[len(one.Namespaces)-1].add(&pod)
+			s := &one.Namespaces[len(one.Namespaces)-1]
+			s.Pods++
+			if pod.Wait == 0 {
+				s.Now++
+			} else {
+				s.Later++
+			}
+			s.Latest = max(s.Latest, int64(pod.Wait.Seconds()))
+			if pod.Guarded { // None is guarded while budgets are unknown.
+				*s.Guarded++
+			}
+			if pod.Ownerless {
+				s.Ownerless++
+			}
 			one.Pods = append(one.Pods, t.pod(&pod))
 		}
 		for _, e := range p.Ends {
@@ -133,23 +146,6 @@ func (t *Teller) document(all []Preview) *document {
 		d.Previews = append(d.Previews, one)
 	}
 	return d
-}
-
-// add counts a pod. None is guarded while budgets are unknown.
-func (s *Summary) add(pod *preview.Pod) {
-	s.Pods++
-	if pod.Wait == 0 {
-		s.Now++
-	} else {
-		s.Later++
-	}
-	s.Latest = max(s.Latest, int64(pod.Wait.Seconds()))
-	if pod.Guarded {
-		*s.Guarded++
-	}
-	if pod.Ownerless {
-		s.Ownerless++
-	}
 }
 
 func (t *Teller) pod(p *preview.Pod) pod {

@@ -160,10 +160,17 @@ func (t *taintRun) carriers(ctx context.Context, clients *cli.Clients) ([]*carri
 	served := resource.WithVersion(version)
 	var carriers []*carrier
 	for _, taint := range t.taints {
-		object, err := t.target.object(meta, taint)
+		meta.Name = taintNameOf(&t.target, taint)
+		var typed any = t.target.patch(meta, taint)
+		if !t.target.Conditional() {
+			typed = &resourcev1.DeviceTaintRule{ObjectMeta: meta, Spec: t.target.RuleSpec(taint)}
+		}
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
 		if err != nil {
 			return nil, fmt.Errorf("make %s: %w", kind, err)
 		}
+		delete(fields, "status")
+		object := &unstructured.Unstructured{Object: fields}
 		object.SetGroupVersionKind(served.GroupVersion().WithKind(kind))
 		made := &carrier{resource: served, object: object, verb: "create"}
 		existing, err := clients.Dynamic.Resource(served).Get(ctx, object.GetName(), metav1.GetOptions{})
@@ -181,18 +188,6 @@ func (t *taintRun) carriers(ctx context.Context, clients *cli.Clients) ([]*carri
 		carriers = append(carriers, made)
 	}
 	return carriers, nil
-}
-
-// object returns the object that gives a taint to the target, without its kind.
-func (t *Target) object(meta metav1.ObjectMeta, taint Taint) (*unstructured.Unstructured, error) {
-	meta.Name = taintNameOf(t, taint)
-	var typed any = t.patch(meta, taint)
-	if !t.Conditional() {
-		typed = &resourcev1.DeviceTaintRule{ObjectMeta: meta, Spec: t.RuleSpec(taint)}
-	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
-	delete(fields, "status")
-	return &unstructured.Unstructured{Object: fields}, err
 }
 
 // foretell writes a preview of each carrier, which replaces the object with its name.

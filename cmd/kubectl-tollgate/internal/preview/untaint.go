@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -115,11 +114,13 @@ type bearer struct {
 // rules that Tollgate writes for a ResourceSlicePatch, which are deleted with it.
 func bearers(ctx context.Context, clients *cli.Clients) ([]*bearer, error) {
 	var all []*bearer
-	add := func(resource schema.GroupResource, object *unstructured.Unstructured, devices *v1alpha1.DevicePatch) {
-		for _, taint := range devices.Taints {
+	add := func(
+		resource schema.GroupResource, object *unstructured.Unstructured, filter *v1alpha1.DevicePatchFilter, taints ...v1alpha1.PatchedTaint,
+	) {
+		for _, taint := range taints {
 			all = append(all, &bearer{
 				carrier: carrier{resource: resource.WithVersion(object.GroupVersionKind().Version), object: object, verb: "delete"},
-				taint:   Taint(taint), filter: devices.Filter, removable: len(devices.Taints) == 1 && isOurs(object),
+				taint:   Taint(taint), filter: filter, removable: len(taints) == 1 && isOurs(object),
 			})
 		}
 	}
@@ -127,10 +128,8 @@ func bearers(ctx context.Context, clients *cli.Clients) ([]*bearer, error) {
 		rule, kept, err := informer.ReadRule(object)
 		if err == nil && kept.Selects && kept.Patch.Name == "" {
 			names := rule.Spec.DeviceSelector
-			add(informer.RuleResource, object, &v1alpha1.DevicePatch{
-				Filter: &v1alpha1.DevicePatchFilter{Driver: names.Driver, Pool: names.Pool, Device: names.Device},
-				Taints: []v1alpha1.PatchedTaint{v1alpha1.PatchedTaint(rule.Spec.Taint)},
-			})
+			filter := &v1alpha1.DevicePatchFilter{Driver: names.Driver, Pool: names.Pool, Device: names.Device}
+			add(informer.RuleResource, object, filter, v1alpha1.PatchedTaint(rule.Spec.Taint))
 		}
 		return err
 	}, state.RuleVersions()...)
@@ -140,7 +139,7 @@ func bearers(ctx context.Context, clients *cli.Clients) ([]*bearer, error) {
 	_, err = clients.EachServed(ctx, state.PatchResource, func(object *unstructured.Unstructured) error {
 		patch, err := cli.As[v1alpha1.ResourceSlicePatch](object)
 		if err == nil {
-			add(state.PatchResource, object, &patch.Spec.Devices)
+			add(state.PatchResource, object, patch.Spec.Devices.Filter, patch.Spec.Devices.Taints...)
 		}
 		return err
 	}, v1alpha1.GroupVersion.Version)
@@ -192,7 +191,7 @@ func (t *Target) overlaps(filter *v1alpha1.DevicePatchFilter) bool {
 // notRemovable returns the error for a taint that is not removed, with the slices in which a driver
 // publishes it for a device of the target.
 func (u *untaintRun) notRemovable(ctx context.Context, clients *cli.Clients, taint Taint, problem string) error {
-	var published []string
+	published := ""
 	served, err := state.Serves(ctx, clients, state.SliceResource, "v1")
 	if served {
 		client := clients.Kubernetes.ResourceV1().ResourceSlices()
@@ -201,7 +200,7 @@ func (u *untaintRun) notRemovable(ctx context.Context, clients *cli.Clients, tai
 			for _, device := range slice.Spec.Devices {
 				names.Device = &device.Name
 				if u.target.overlaps(&names) && slices.ContainsFunc(device.Taints, func(t resourcev1.DeviceTaint) bool { return Taint(t).goes(taint) }) {
-					published = append(published, "a driver publishes it in ResourceSlice "+slice.Name+", and has to take it back")
+					published += "; a driver publishes it in ResourceSlice " + slice.Name + ", and has to take it back"
 					break
 				}
 			}
@@ -214,6 +213,6 @@ func (u *untaintRun) notRemovable(ctx context.Context, clients *cli.Clients, tai
 	case err != nil:
 		return err
 	default:
-		return errors.New(strings.Join(append([]string{problem}, published...), "; "))
+		return errors.New(problem + published)
 	}
 }
