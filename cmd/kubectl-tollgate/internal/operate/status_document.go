@@ -231,14 +231,13 @@ func (d *Status) attention() []string {
 // write writes the document as text.
 func (d *Status) write(w io.Writer, now time.Time) error {
 	var text strings.Builder
-	for _, line := range d.lines(now) {
-		for i, part := range cli.Indented("", "", cli.Clean(line[1]), cli.Width-len(column)) {
-			head := column
-			if i == 0 {
-				head = fmt.Sprintf("%-*s", len(column), line[0])
-			}
-			text.WriteString(head + part + "\n")
+	add := func(first, rest, sentence string) {
+		for _, line := range cli.Indented(first, rest, cli.Clean(sentence), cli.Width) {
+			text.WriteString(line + "\n")
 		}
+	}
+	for _, line := range d.lines(now) {
+		add(fmt.Sprintf("%-*s", len(column), line[0]), column, line[1])
 	}
 	for _, part := range []struct {
 		head      string
@@ -248,9 +247,7 @@ func (d *Status) write(w io.Writer, now time.Time) error {
 			text.WriteString("\n" + part.head + "\n")
 		}
 		for _, sentence := range part.sentences {
-			for _, line := range cli.Indented("  ", "    ", cli.Clean(sentence), cli.Width) {
-				text.WriteString(line + "\n")
-			}
+			add("  ", "    ", sentence)
 		}
 	}
 	if _, err := io.WriteString(w, text.String()); err != nil {
