@@ -133,14 +133,10 @@ func wideRow(e *Eviction, now time.Time) []string {
 
 // according returns the source of the state of a pod.
 func according(e *Eviction) string {
-	switch {
-	case e.State == Leaving:
+	if e.State == Leaving {
 		return "the pod"
-	case !e.Hold.None():
-		return e.Hold.Word
-	default:
-		return "computed here"
 	}
+	return cmp.Or(e.Hold.Word, "computed here")
 }
 
 // when returns the time until or since the deadline.
