@@ -93,7 +93,7 @@ func Changed(taints []corev1.Taint, changes *Changes) []corev1.Taint {
 
 // query previews taints that are added to the devices.
 func (t *Target) query(arguments []string, wants *state.Wants) (previews, error) {
-	changes, err := t.changes(arguments)
+	changes, err := t.changes(arguments, false)
 	if err == nil && len(changes.Remove) > 0 {
 		err = errors.New("a taint of a device cannot be taken away here: it goes with the DeviceTaintRule or ResourceSlicePatch that it stands in (see untaint device)")
 	}

@@ -84,7 +84,7 @@ you may not read.`,
 
 // complete reads the name of the devices, then the taints.
 func (t *taintRun) complete(arguments []string) error {
-	changes, err := t.target.changes(arguments)
+	changes, err := t.target.changes(arguments, false)
 	if err == nil && len(changes.Remove) > 0 {
 		err = fmt.Errorf("taint %q is to go: that is what untaint device is for", changes.Remove[0])
 	}

@@ -141,15 +141,20 @@ func (t *Target) Take(arguments []string, isTaint func(string) bool) ([]string, 
 	return arguments[1:], nil
 }
 
-// changes reads the name of the devices, then the taints.
-func (t *Target) changes(arguments []string) (Changes, error) {
-	rest, err := t.Take(arguments, IsTaint)
+// changes reads the name of the devices, then the taints, which are all removals if removal is true.
+// A single argument is then a taint if flags select the devices.
+func (t *Target) changes(arguments []string, removal bool) (Changes, error) {
+	form, alone := "KEY[=VALUE]:EFFECT", false
+	if removal {
+		form, alone = "KEY[:EFFECT]", len(arguments) == 1 && !t.Empty()
+	}
+	rest, err := t.Take(arguments, func(argument string) bool { return alone || IsTaint(argument) })
 	if err != nil {
 		return Changes{}, err
 	}
-	changes, err := parse(rest, OfDevices, false)
+	changes, err := parse(rest, OfDevices, removal)
 	if err == nil && len(changes.Add)+len(changes.Remove) == 0 {
-		err = errors.New("no taint is given, want KEY[=VALUE]:EFFECT")
+		err = errors.New("no taint is given, want " + form)
 	}
 	return changes, err
 }

@@ -51,20 +51,9 @@ runs, to list resourceslicepatches.`,
 	return u.addTo(parent, cmd, u.complete, u.plan)
 }
 
-// complete reads the name of the devices, then the taints. A single argument is a taint if flags
-// select the devices.
+// complete reads the name of the devices, then the taints.
 func (u *untaintRun) complete(arguments []string) error {
-	named := !u.target.Empty()
-	rest, err := u.target.Take(arguments, func(argument string) bool {
-		return IsTaint(argument) || named && len(arguments) == 1
-	})
-	if err != nil {
-		return err
-	}
-	if len(rest) == 0 {
-		return errors.New("no taint is given, want KEY[:EFFECT]")
-	}
-	changes, err := parse(rest, OfDevices, true)
+	changes, err := u.target.changes(arguments, true)
 	u.taints = changes.Remove
 	return err
 }
