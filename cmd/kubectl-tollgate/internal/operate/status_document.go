@@ -300,7 +300,10 @@ func (d *Status) lines(now time.Time) [][2]string {
 		}
 	}
 	return [][2]string{
-		{"Tollgate", d.tollgate(now)}, {"Webhooks", cli.Joined(webhooks)}, {"Policies", cli.Joined(policies)}, {"Tainted", cli.Joined(tainted)},
+		{"Tollgate", d.tollgate(now)},
+		{"Webhooks", cli.Joined(webhooks)},
+		{"Policies", cli.Joined(policies)},
+		{"Tainted", cli.Joined(tainted)},
 		{"Evictions", cmp.Or(evictions.Counts(d.Evictions), "no pod has to leave")},
 	}
 }

@@ -68,18 +68,6 @@ The exit code is 1 after an error, and otherwise 0.`,
 		Args: cobra.NoArgs,
 	}
 	c.addConnection(cmd)
-	c.addFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c.in, c.out, c.notes = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-		if err := c.complete(); err != nil {
-			return err
-		}
-		return c.run(cmd.Context())
-	}
-	return cmd
-}
-
-func (c *simulateCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	c.AddFlag(cmd, "`format`", "text", "yaml", "json", "svg")
 	flags.StringSliceVarP(&c.files, "filename", "f", nil, "`files` and directories of manifests, in the place of the cluster; - is standard input")
@@ -88,6 +76,14 @@ func (c *simulateCommand) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&c.lasts, "for", 24*time.Hour, "longest `duration` that is played")
 	flags.BoolVar(&c.force, "force", false, "play steps that TaintPolicies refuse")
 	c.wants.AddFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c.in, c.out, c.notes = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
+		if err := c.complete(); err != nil {
+			return err
+		}
+		return c.run(cmd.Context())
+	}
+	return cmd
 }
 
 // complete reads the steps, or returns an error if they or the flags are invalid.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -180,7 +181,7 @@ func (t *Target) overlaps(filter *v1alpha1.DevicePatchFilter) bool {
 // notRemovable returns the error for a taint that is not removed, with the slices in which a driver
 // publishes it for a device of the target.
 func (u *untaintRun) notRemovable(ctx context.Context, clients *cli.Clients, taint Taint, problem string) error {
-	published := ""
+	var published strings.Builder
 	served, err := state.Serves(ctx, clients, state.SliceResource, "v1")
 	if served {
 		client := clients.Kubernetes.ResourceV1().ResourceSlices()
@@ -189,7 +190,7 @@ func (u *untaintRun) notRemovable(ctx context.Context, clients *cli.Clients, tai
 			for _, device := range slice.Spec.Devices {
 				names.Device = &device.Name
 				if u.target.overlaps(&names) && slices.ContainsFunc(device.Taints, func(t resourcev1.DeviceTaint) bool { return Taint(t).goes(taint) }) {
-					published += "; a driver publishes it in ResourceSlice " + slice.Name + ", and has to take it back"
+					published.WriteString("; a driver publishes it in ResourceSlice " + slice.Name + ", and has to take it back")
 					break
 				}
 			}
@@ -202,6 +203,6 @@ func (u *untaintRun) notRemovable(ctx context.Context, clients *cli.Clients, tai
 	case err != nil:
 		return err
 	default:
-		return errors.New(problem + published)
+		return errors.New(problem + published.String())
 	}
 }
