@@ -133,7 +133,7 @@ func (r *Requests) Evict(ctx context.Context, what Order) (Attempt, error) {
 	answer, err := r.mark(ctx, what.Pod, what.Cause)
 	done, err := what.found(answer, err, "mark pod")
 	if err != nil || done.Outcome != Unfinished {
-		done.Unmarkable = answered(err)
+		_, done.Unmarkable = statusOf(err)
 		return done, err
 	}
 	return r.delete(ctx, &what, done, answer.ResourceVersion)
@@ -176,10 +176,11 @@ func (o *Order) send(ctx context.Context, done Attempt, verb string, request fun
 	var written atomic.Bool
 	err := request(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { written.Store(true) }}))
 	done.Sent = written.Load() || !heldBack(err)
-	switch failure, about := Classify(err), statusOf(err).Details; {
+	status, _ := statusOf(err)
+	switch failure := Classify(err); {
 	case failure == NoFailure:
 		done.Outcome = Evicted
-	case failure == NotFound && about != nil && about.Group != "": // A budget was deleted during the request.
+	case failure == NotFound && status.Details != nil && status.Details.Group != "": // A budget was deleted during the request.
 		return done, fmt.Errorf("%s: %w", verb, NewConflict(o.Pod.Name, err))
 	case failure == NotFound:
 		done.Outcome = Gone

@@ -3,7 +3,6 @@ package act
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"strings"
 
@@ -65,9 +64,11 @@ const longestMessage = 300
 // Explain returns a text about err for events: the message of the API server or the webhook if users
 // can change the reason of the refusal, and otherwise the class of the failure.
 func Explain(err error) string {
-	failure, message := Classify(err), statusOf(err).Message
+	failure := Classify(err)
+	status, answered := statusOf(err)
+	message := status.Message
 	switch {
-	case !answered(err):
+	case !answered:
 		return string(failure)
 	case failure == BudgetExceeded:
 		if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok && cause.Message != "" {
@@ -81,7 +82,7 @@ func Explain(err error) string {
 
 // Classify returns the class of the error of a request.
 func Classify(err error) Failure {
-	status := statusOf(err)
+	status, _ := statusOf(err)
 	switch {
 	case err == nil:
 		return NoFailure
@@ -107,10 +108,10 @@ func Classify(err error) Failure {
 		return Denied
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return Invalid
-	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), isNetTimeout(err):
+	case apierrors.IsTimeout(err), apierrors.IsServerTimeout(err), utilnet.IsTimeout(err),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return Timeout
-	case apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err), apierrors.IsUnexpectedServerError(err),
-		utilnet.IsConnectionRefused(err), utilnet.IsConnectionReset(err), utilnet.IsProbableEOF(err):
+	case apierrors.IsInternalError(err), apierrors.IsServiceUnavailable(err), apierrors.IsUnexpectedServerError(err):
 		return Unavailable
 	}
 	return byCode(status.Code)
@@ -135,19 +136,13 @@ func isWebhook(err error, message string) bool {
 		apierrors.IsInternalError(err) && strings.Contains(message, "failed calling webhook")
 }
 
-// statusOf returns the Status of the API server; zero if it did not answer.
-func statusOf(err error) metav1.Status {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return metav1.Status{}
+// statusOf returns the Status of an answer of the API server, and whether err is one.
+func statusOf(err error) (status metav1.Status, answered bool) {
+	var answer apierrors.APIStatus
+	if !errors.As(err, &answer) {
+		return metav1.Status{}, false
 	}
-	return status.Status()
-}
-
-// answered reports whether err is an answer of the API server.
-func answered(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status)
+	return answer.Status(), true
 }
 
 // limiterError is part of the error of client-go if the context ends while its rate limiter delays
@@ -157,13 +152,8 @@ const limiterError = "client rate limiter Wait returned an error"
 // heldBack reports whether the rate limiter of the client delayed the request until its context
 // ended, so that it was not sent.
 func heldBack(err error) bool {
-	return err != nil && !answered(err) && strings.Contains(err.Error(), limiterError)
-}
-
-func isNetTimeout(err error) bool {
-	var network net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
-		(errors.As(err, &network) && network.Timeout())
+	_, answered := statusOf(err)
+	return err != nil && !answered && strings.Contains(err.Error(), limiterError)
 }
 
 // byCode classifies an error by its status code, for example that of a webhook. An error without an
