@@ -82,10 +82,11 @@ func (w *Loops) Hold(now time.Time, pod *tracker.Pod, taint *tracker.Taint) (unt
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	history := w.history(now, pod, taint, false)
-	if history == nil || !history.next(pod) {
+	if history == nil || !history.next(pod) || !history.looping(now) {
 		return time.Time{}, false
 	}
-	until = history.until(now)
+	// Five doublings exceed longestWait.
+	until = history.began[len(history.began)-1].Add(min(longestWait, shortestWait<<min(history.waits, 5)))
 	return until, now.Before(until)
 }
 
@@ -168,15 +169,6 @@ func (h *loopHistory) next(pod *tracker.Pod) bool {
 // looping reports whether a round that begins now has to wait.
 func (h *loopHistory) looping(now time.Time) bool {
 	return h.waits > 0 || (len(h.began) == freeRounds && now.Sub(h.began[0]) <= freeWithin)
-}
-
-// until returns when the next round may begin.
-func (h *loopHistory) until(now time.Time) time.Time {
-	if !h.looping(now) {
-		return now
-	}
-	// Five doublings exceed longestWait.
-	return h.began[len(h.began)-1].Add(min(longestWait, shortestWait<<min(h.waits, 5)))
 }
 
 // String describes the loop for events.

@@ -1,6 +1,9 @@
 package checks
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Reason is the reason why a pod that is due is held. The values are metric labels.
 type Reason string
@@ -29,19 +32,19 @@ const (
 	Budget Reason = "budget"
 )
 
-// texts explain the reasons, and what ends the hold. {policy} stands for the EvictionPolicy, and
-// {name} for its name.
-var texts = map[Reason]string{
-	Paused:    "{policy} is paused. To let them go: kubectl tollgate resume policy {name}",
-	Protected: "{policy} protects them. They stay until the taint goes, or spec.protect is changed",
-	NodesDown: "every node is not ready or unreachable, which is hardly the fault of all of them. They go on when a node is back",
-	Looping: "pods of the same controller are evicted because of it again and again. " +
-		"They go one after the other, more and more slowly; keep new pods off with the effect NoSchedule",
-	TwinMissing:      "nothing keeps new pods off yet. They go once the same taint stands there with the effect NoSchedule",
-	NamespaceUnknown: "{policy} asks for labels of their namespace, which are not known yet",
-	BreakerTripped: "the breaker of {policy} has let as many pods go as it may. " +
-		"Approve with an EvictionApproval for this object or for the policy, or raise spec.breaker",
-	Budget: "their PodDisruptionBudgets do not let them go. This is tried again and again, as {policy} says (method Evict)",
+// texts has the name of each reason in conditions, and the text that explains it and says what ends the
+// hold. {policy} stands for the EvictionPolicy, and {name} for its name.
+var texts = map[Reason]struct{ condition, text string }{
+	Paused:    {"Paused", "{policy} is paused. To let them go: kubectl tollgate resume policy {name}"},
+	Protected: {"Protected", "{policy} protects them. They stay until the taint goes, or spec.protect is changed"},
+	NodesDown: {"NodesDown", "every node is not ready or unreachable, which is hardly the fault of all of them. They go on when a node is back"},
+	Looping: {"Looping", "pods of the same controller are evicted because of it again and again. " +
+		"They go one after the other, more and more slowly; keep new pods off with the effect NoSchedule"},
+	TwinMissing:      {"TwinMissing", "nothing keeps new pods off yet. They go once the same taint stands there with the effect NoSchedule"},
+	NamespaceUnknown: {"NamespaceUnknown", "{policy} asks for labels of their namespace, which are not known yet"},
+	BreakerTripped: {"BreakerTripped", "the breaker of {policy} has let as many pods go as it may. " +
+		"Approve with an EvictionApproval for this object or for the policy, or raise spec.breaker"},
+	Budget: {"BudgetExceeded", "their PodDisruptionBudgets do not let them go. This is tried again and again, as {policy} says (method Evict)"},
 }
 
 // Reasons returns all reasons.
@@ -50,32 +53,12 @@ func Reasons() []Reason {
 }
 
 // Condition returns the reason for conditions.
-func (r Reason) Condition() string {
-	switch r {
-	case Paused:
-		return "Paused"
-	case Protected:
-		return "Protected"
-	case NodesDown:
-		return "NodesDown"
-	case Looping:
-		return "Looping"
-	case TwinMissing:
-		return "TwinMissing"
-	case NamespaceUnknown:
-		return "NamespaceUnknown"
-	case BreakerTripped:
-		return "BreakerTripped"
-	case Budget:
-		return "BudgetExceeded"
-	}
-	return "Held"
-}
+func (r Reason) Condition() string { return cmp.Or(texts[r].condition, "Held") }
 
 // Explain returns why pods are held, and what ends the hold. policy is the name of the EvictionPolicy
 // that holds them, empty for none.
 func (r Reason) Explain(policy string) string {
-	return strings.NewReplacer("{policy}", "EvictionPolicy "+policy, "{name}", policy).Replace(texts[r])
+	return strings.NewReplacer("{policy}", "EvictionPolicy "+policy, "{name}", policy).Replace(texts[r].text)
 }
 
 // FoundByRequest reports whether only an attempt to evict the pod shows that the hold has ended.
