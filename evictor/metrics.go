@@ -37,29 +37,30 @@ type deletions struct {
 	duration prometheus.Histogram
 }
 
-func newDeletions(factory promauto.Factory, total prometheus.CounterOpts, duration prometheus.HistogramOpts) deletions {
-	duration.Buckets = []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240}
-	return deletions{total: factory.NewCounter(total), duration: factory.NewHistogram(duration)}
-}
-
 // NewMetrics returns metrics registered with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	factory := promauto.With(reg)
+	counter := func(name, help string) prometheus.Counter {
+		return factory.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	duration := func(name, help string) prometheus.Histogram {
+		return factory.NewHistogram(prometheus.HistogramOpts{
+			Name: name, Help: help, Buckets: []float64{0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240},
+		})
+	}
 	m := &Metrics{
-		ofNodes: newDeletions(factory, prometheus.CounterOpts{
-			Name: "taint_eviction_controller_pod_deletions_total",
-			Help: "Total number of Pods deleted by TaintEvictionController since its start.",
-		}, prometheus.HistogramOpts{
-			Name: "taint_eviction_controller_pod_deletion_duration_seconds",
-			Help: "Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController.",
-		}),
-		ofDevices: newDeletions(factory, prometheus.CounterOpts{
-			Name: "device_taint_eviction_controller_pod_deletions_total",
-			Help: "Total number of Pods deleted by DeviceTaintEvictionController since its start.",
-		}, prometheus.HistogramOpts{
-			Name: "device_taint_eviction_controller_pod_deletion_duration_seconds",
-			Help: "Latency, in seconds, between the time when a device taint effect has been activated and a Pod's deletion via DeviceTaintEvictionController.",
-		}),
+		ofNodes: deletions{
+			total: counter("taint_eviction_controller_pod_deletions_total",
+				"Total number of Pods deleted by TaintEvictionController since its start."),
+			duration: duration("taint_eviction_controller_pod_deletion_duration_seconds",
+				"Latency, in seconds, between the time when a taint effect has been activated for the Pod and its deletion via TaintEvictionController."),
+		},
+		ofDevices: deletions{
+			total: counter("device_taint_eviction_controller_pod_deletions_total",
+				"Total number of Pods deleted by DeviceTaintEvictionController since its start."),
+			duration: duration("device_taint_eviction_controller_pod_deletion_duration_seconds",
+				"Latency, in seconds, between the time when a device taint effect has been activated and a Pod's deletion via DeviceTaintEvictionController."),
+		},
 		evictions: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "tollgate_evictions_total",
 			Help: "Evictions that ended, by the kind of the object with the taint, the method and the outcome: evicted, or overtaken if the pod was already gone or terminating.",
@@ -73,20 +74,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "tollgate_mode_misfit",
 			Help: "1 while the state of the cluster does not fit eviction.mode, by reason.",
 		}, []string{"reason"}),
-		loops: factory.NewCounter(prometheus.CounterOpts{
-			Name: "tollgate_eviction_loops_total",
-			Help: "Times that the pods of one controller were evicted again and again because of one taint.",
-		}),
+		loops: counter("tollgate_eviction_loops_total",
+			"Times that the pods of one controller were evicted again and again because of one taint."),
 		retries: controller.NewCounter(reg, "tollgate_eviction_retries_total",
 			"Attempts to evict a pod that Tollgate has to repeat, by reason.", "reason"),
-		dropped: factory.NewCounter(prometheus.CounterOpts{
-			Name: "tollgate_eviction_events_dropped_total",
-			Help: "Events about pods that were not written, because there were too many at once.",
-		}),
-		stamped: factory.NewCounter(prometheus.CounterOpts{
-			Name: "tollgate_taints_stamped_total",
-			Help: "NoExecute taints of nodes without a time to which Tollgate added the time.",
-		}),
+		dropped: counter("tollgate_eviction_events_dropped_total",
+			"Events about pods that were not written, because there were too many at once."),
+		stamped: counter("tollgate_taints_stamped_total",
+			"NoExecute taints of nodes without a time to which Tollgate added the time."),
 		oddTimes: controller.NewCounter(reg, "tollgate_taint_times_odd_total",
 			"NoExecute taints of nodes and DeviceTaintRules whose time differs by more than five minutes from the moment at which they appeared, by direction.",
 			"direction"),
