@@ -17,6 +17,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/evictor/act"
+	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -34,7 +35,7 @@ const (
 
 // recorder writes events without blocking; record.EventRecorder of client-go implements it.
 type recorder interface {
-	Eventf(object runtime.Object, eventType, reason, format string, args ...any)
+	controller.Recorder
 	AnnotatedEventf(object runtime.Object, annotations map[string]string, eventType, reason, format string, args ...any)
 }
 
@@ -103,15 +104,16 @@ func (a *announcer) evicted(goal *target, how act.Method, uid types.UID) {
 
 // cancelled reports that a pod need not leave any more.
 func (a *announcer) cancelled(key tracker.Key, cause tracker.SourceKind) {
-	a.onPod(key, cause, nil, corev1.EventTypeNormal, phrasesFor(cause).eviction, phrasesFor(cause).about(key, "Cancelling deletion", " of Pod"))
+	words := phrasesFor(cause)
+	a.onPod(key, cause, nil, corev1.EventTypeNormal, words.eviction, words.about(key, "Cancelling deletion", " of Pod"))
 }
 
 // heldUp reports that the API server keeps refusing the eviction of a pod. It returns false if no
 // event was written, because of the rate or because events are withheld.
 func (a *announcer) heldUp(key tracker.Key, cause tracker.SourceKind, err error) bool {
-	why := act.Explain(err)
-	return a.onPod(key, cause, map[string]string{v1alpha1.AnnotationHeldUpBecause: why}, corev1.EventTypeWarning, phrasesFor(cause).heldUp,
-		"Pod "+key.String()+" "+phrasesFor(cause).task+", and this is tried again and again: "+why)
+	why, words := act.Explain(err), phrasesFor(cause)
+	return a.onPod(key, cause, map[string]string{v1alpha1.AnnotationHeldUpBecause: why}, corev1.EventTypeWarning, words.heldUp,
+		"Pod "+key.String()+" "+words.task+", and this is tried again and again: "+why)
 }
 
 // reasonText names the taint because of which a pod was evicted, the object in which a user wrote

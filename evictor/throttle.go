@@ -71,11 +71,9 @@ func (t *throttle) enter(ctx context.Context) bool {
 func (t *throttle) sleep(ctx context.Context, pause time.Duration) {
 	t.mu.Unlock()
 	defer t.mu.Lock()
-	timer := t.local.NewTimer(pause)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-timer.C():
+	case <-t.local.After(pause):
 	}
 }
 

@@ -58,9 +58,7 @@ func compareReasons(a, b Reason) int {
 		order = cmp.Compare(a.Taint.String(), b.Taint.String())
 	}
 	return cmp.Or(
-		order,
-		cmp.Compare(a.Device.Driver, b.Device.Driver), cmp.Compare(a.Device.Pool, b.Device.Pool), cmp.Compare(a.Device.Name, b.Device.Name),
-		cmp.Compare(a.Position, b.Position),
+		order, device.Compare(a.Device, b.Device), cmp.Compare(a.Position, b.Position),
 		cmp.Compare(a.Claim.Namespace, b.Claim.Namespace), cmp.Compare(a.Claim.Name, b.Claim.Name),
 	)
 }

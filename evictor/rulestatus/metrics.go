@@ -13,15 +13,12 @@ type Metrics struct {
 
 // NewMetrics returns metrics of the status of rules registered with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	return newMetrics(reg, "tollgate_rule_status_writes_total", "Attempts to write the status of a DeviceTaintRule, by outcome.")
+	return &Metrics{controller.NewCounter(reg, "tollgate_rule_status_writes_total",
+		"Attempts to write the status of a DeviceTaintRule, by outcome.", "outcome", outcomes...)}
 }
 
 // NewPatchMetrics returns metrics of the status of patches registered with reg.
 func NewPatchMetrics(reg prometheus.Registerer) *Metrics {
-	return newMetrics(reg, "tollgate_patch_status_writes_total",
-		"Attempts to write the eviction conditions of a ResourceSlicePatch, by outcome.")
-}
-
-func newMetrics(reg prometheus.Registerer, name, help string) *Metrics {
-	return &Metrics{writes: controller.NewCounter(reg, name, help, "outcome", outcomes...)}
+	return &Metrics{controller.NewCounter(reg, "tollgate_patch_status_writes_total",
+		"Attempts to write the eviction conditions of a ResourceSlicePatch, by outcome.", "outcome", outcomes...)}
 }
