@@ -42,9 +42,8 @@ type recorder interface {
 // announcer reports evictions by events: on pods up to a rate, and by summaries on the objects
 // that carry the taints, so that events do not slow down a large eviction (I15).
 type announcer struct {
-	// nodes and devices write the events about taints of nodes and of devices.
-	nodes   recorder
-	devices recorder
+	Events
+
 	metrics *Metrics
 	clock   clock.PassiveClock
 	rate    *rate.Limiter
@@ -69,9 +68,9 @@ type summary struct {
 // recorder returns the recorder for taints of objects of a kind.
 func (a *announcer) recorder(kind tracker.SourceKind) recorder {
 	if kind.OnDevice() {
-		return a.devices
+		return a.DeviceRecorder
 	}
-	return a.nodes
+	return a.Recorder
 }
 
 // evicted reports an evicted pod. uid is the UID of the object in which a user wrote the taint.

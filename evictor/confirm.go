@@ -154,13 +154,6 @@ func (c *confirmer) Recent(object tracker.Source) bool {
 	return c.fresh(object, c.patience, freshness{})
 }
 
-// Len returns the number of stored answers.
-func (c *confirmer) Len() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.read)
-}
-
 // Sweep removes answers that are too old to be used.
 func (c *confirmer) Sweep() {
 	now := instantOf(c.options.Local.Now())

@@ -173,3 +173,10 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 		})
 	}
 }
+
+// Len returns the number of stored answers.
+func (c *confirmer) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.read)
+}

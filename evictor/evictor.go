@@ -159,7 +159,7 @@ func New(options Options) *Evictor {
 		options: options, tracker: options.Tracker, clock: options.Clock, local: options.Local, metrics: options.Metrics,
 		effector: requests, requests: requests,
 		announce: &announcer{
-			nodes: options.Recorder, devices: options.DeviceRecorder, metrics: options.Metrics, clock: options.Local,
+			Events: options.Events, metrics: options.Metrics, clock: options.Local,
 			rate: rate.NewLimiter(eventRate, eventBurst), holds: rate.NewLimiter(eventRate, eventBurst),
 			summaries: map[tracker.Source]*summary{},
 		},

@@ -133,7 +133,7 @@ func (r *Requests) Evict(ctx context.Context, what Order) (Attempt, error) {
 	answer, err := r.mark(ctx, what.Pod, what.Cause)
 	done, err := what.found(answer, err, "mark pod")
 	if err != nil || done.Outcome != Unfinished {
-		_, done.Unmarkable = statusOf(err)
+		_, done.Unmarkable = StatusOf(err)
 		return done, err
 	}
 	return r.delete(ctx, &what, done, answer.ResourceVersion)
@@ -176,7 +176,7 @@ func (o *Order) send(ctx context.Context, done Attempt, verb string, request fun
 	var written atomic.Bool
 	err := request(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { written.Store(true) }}))
 	done.Sent = written.Load() || !heldBack(err)
-	status, _ := statusOf(err)
+	status, _ := StatusOf(err)
 	switch failure := Classify(err); {
 	case failure == NoFailure:
 		done.Outcome = Evicted

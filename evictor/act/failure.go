@@ -65,7 +65,7 @@ const longestMessage = 300
 // can change the reason of the refusal, and otherwise the class of the failure.
 func Explain(err error) string {
 	failure := Classify(err)
-	status, answered := statusOf(err)
+	status, answered := StatusOf(err)
 	message := status.Message
 	switch {
 	case !answered:
@@ -82,7 +82,7 @@ func Explain(err error) string {
 
 // Classify returns the class of the error of a request.
 func Classify(err error) Failure {
-	status, _ := statusOf(err)
+	status, _ := StatusOf(err)
 	switch {
 	case err == nil:
 		return NoFailure
@@ -136,8 +136,8 @@ func isWebhook(err error, message string) bool {
 		apierrors.IsInternalError(err) && strings.Contains(message, "failed calling webhook")
 }
 
-// statusOf returns the Status of an answer of the API server, and whether err is one.
-func statusOf(err error) (status metav1.Status, answered bool) {
+// StatusOf returns the Status of an answer of the API server, and whether err is one.
+func StatusOf(err error) (status metav1.Status, answered bool) {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) {
 		return metav1.Status{}, false
@@ -152,7 +152,7 @@ const limiterError = "client rate limiter Wait returned an error"
 // heldBack reports whether the rate limiter of the client delayed the request until its context
 // ended, so that it was not sent.
 func heldBack(err error) bool {
-	_, answered := statusOf(err)
+	_, answered := StatusOf(err)
 	return err != nil && !answered && strings.Contains(err.Error(), limiterError)
 }
 

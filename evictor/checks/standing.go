@@ -35,14 +35,12 @@ func ByPolicy(treatment eviction.Treatment, unknown error) (why Reason, policy s
 		}
 		return NamespaceUnknown, policy
 	case treatment.Policy == nil:
-		return "", ""
 	case treatment.Policy.Paused:
 		return Paused, treatment.Policy.Name
 	case treatment.Protected:
 		return Protected, treatment.Policy.Name
-	default:
-		return "", ""
 	}
+	return "", ""
 }
 
 // byPolicy holds pods that a policy pauses or protects, and pods whose policy cannot be determined.

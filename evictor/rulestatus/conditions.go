@@ -204,10 +204,11 @@ func (in *input) noEffect(stored *metav1.Condition) string {
 // heldCondition returns the condition EvictionHeld. Another number or cause of held pods is
 // no transition.
 func (in *input) heldCondition(now moment, stored *metav1.Condition) metav1.Condition {
-	c := in.condition(now, ConditionEvictionHeld, false, ReasonNotHeld, "No pod is held that has to leave by now.")
+	reason, message := ReasonNotHeld, "No pod is held that has to leave by now."
 	if in.held.pods > 0 {
-		c = in.condition(now, ConditionEvictionHeld, true, in.held.reason, counted(in.held.pods, "pod is", "pods are")+" held: "+in.held.why+".")
+		reason, message = in.held.reason, counted(in.held.pods, "pod is", "pods are")+" held: "+in.held.why+"."
 	}
+	c := in.condition(now, ConditionEvictionHeld, in.held.pods > 0, reason, message)
 	if stored != nil && stored.Status == c.Status {
 		c.LastTransitionTime = stored.LastTransitionTime
 	}

@@ -51,7 +51,6 @@ func outcomeOf(err error) string {
 // isOtherUID reports whether a write was refused because the rule was recreated under its
 // name: the API server then answers that the UID cannot be changed.
 func isOtherUID(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Details != nil &&
-		slices.ContainsFunc(status.Status().Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
+	status, _ := act.StatusOf(err)
+	return status.Details != nil && slices.ContainsFunc(status.Details.Causes, func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" })
 }
