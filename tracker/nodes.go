@@ -18,10 +18,7 @@ type nodeState struct {
 
 // SetNode records a node as it was seen at now.
 func (t *Tracker) SetNode(node Node, now time.Time) []Key {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	old, known := t.nodes[node.Name]
-	return t.setNode(old, known, node, now)
+	return t.setNode(node, nil, now)
 }
 
 // RefreshNode records a node that the API server returned to a request of our own.
@@ -30,23 +27,17 @@ func (t *Tracker) SetNode(node Node, now time.Time) []Key {
 // deleted. Before is the version that was known when the request was made, see VersionOf; an
 // answer that is older shows that the API server's storage was restored, and is taken.
 func (t *Tracker) RefreshNode(node Node, before string, now time.Time) []Key {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	old, known := t.nodes[node.Name]
-	if !known || old.UID != node.UID {
-		return nil
-	}
-	if old.ResourceVersion == before {
-		old.ResourceVersion = ""
-	}
-	return t.setNode(old, true, node, now)
+	return t.setNode(node, &before, now)
 }
 
-// setNode puts node in the place of old, which is zero if it is not known.
-func (t *Tracker) setNode(old nodeState, known bool, node Node, now time.Time) []Key {
-	if known && Older(node.ResourceVersion, old.ResourceVersion) {
+// setNode records a node, see overtaken for before.
+func (t *Tracker) setNode(node Node, before *string, now time.Time) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.overtaken(SourceNode, node.Identity(), before) {
 		return nil
 	}
+	old, known := t.nodes[node.Name]
 	var prior []Taint
 	witnessed := known && old.UID == node.UID
 	if witnessed {

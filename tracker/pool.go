@@ -143,7 +143,7 @@ func (s *Slice) source() Source {
 	return Source{Kind: SourceSlice, Name: s.Name}
 }
 
-// dated returns the taint of a device or a rule, dated. A taint without a time, which
+// dated returns the taint of an object, dated. A taint without a time, which
 // the API server does not store but a client may be handed, counts from now (DE-30, K08).
 func dated(spec resourcev1.DeviceTaint, source Source, now time.Time) Taint {
 	taint := Taint{

@@ -49,31 +49,23 @@ func (r *ruleState) evicts() bool {
 
 // SetRule records a DeviceTaintRule as it was seen at now.
 func (t *Tracker) SetRule(rule Rule, now time.Time) []Key {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.setRule(t.rules[rule.Name], rule, now)
+	return t.setRule(rule, nil, now)
 }
 
 // RefreshRule records a rule that the API server returned to a request of our own.
 // Like RefreshNode, it changes nothing unless that very rule is known.
 func (t *Tracker) RefreshRule(rule Rule, before string, now time.Time) []Key {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	old := t.rules[rule.Name]
-	if old == nil || old.UID != rule.UID {
-		return nil
-	}
-	if old.ResourceVersion == before {
-		old.ResourceVersion = ""
-	}
-	return t.setRule(old, rule, now)
+	return t.setRule(rule, &before, now)
 }
 
-// setRule puts rule in the place of old, nil for none.
-func (t *Tracker) setRule(old *ruleState, rule Rule, now time.Time) []Key {
-	if old != nil && Older(rule.ResourceVersion, old.ResourceVersion) {
+// setRule records a rule, see overtaken for before.
+func (t *Tracker) setRule(rule Rule, before *string, now time.Time) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.overtaken(SourceRule, rule.Identity(), before) {
 		return nil
 	}
+	old := t.rules[rule.Name]
 	state := newRuleState(rule, old, now)
 	t.unselect(old)
 	t.rules[rule.Name] = state
@@ -147,20 +139,17 @@ func (t *Tracker) unselect(rule *ruleState) {
 // usersOfRules returns the pods whose fate may differ between one rule and the
 // other, either of them nil for none.
 func (t *Tracker) usersOfRules(old, rule *ruleState) *podSet {
-	users := &podSet{}
-	if old.evicts() && rule.evicts() && old.Selector == rule.Selector && sameEffect(old.taint(), rule.taint()) {
+	both := old.evicts() && rule.evicts()
+	alike := both && old.Selector == rule.Selector
+	users := &podSet{repeated: both && !alike}
+	if alike && sameEffect(old.taint(), rule.taint()) {
 		return users
 	}
-	for _, r := range []*ruleState{old, rule} {
-		if r.evicts() {
-			t.eachAllocated(r.Selector, users.addUsers)
-		}
-		if old.evicts() && rule.evicts() {
-			if old.Selector == rule.Selector {
-				break
-			}
-			users.repeated = true
-		}
+	if old.evicts() {
+		t.eachAllocated(old.Selector, users.addUsers)
+	}
+	if rule.evicts() && !alike {
+		t.eachAllocated(rule.Selector, users.addUsers)
 	}
 	return users
 }

@@ -12,31 +12,23 @@ import (
 
 // SetSlice records a ResourceSlice as it was seen at now.
 func (t *Tracker) SetSlice(slice Slice, now time.Time) []Key {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.setSlice(t.slices[slice.Name], slice, now)
+	return t.setSlice(slice, nil, now)
 }
 
 // RefreshSlice records a slice that the API server returned to a request of our
 // own. Like RefreshNode, it changes nothing unless that very slice is known.
 func (t *Tracker) RefreshSlice(slice Slice, before string, now time.Time) []Key {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	old := t.slices[slice.Name]
-	if old == nil || old.UID != slice.UID {
-		return nil
-	}
-	if old.ResourceVersion == before {
-		old.ResourceVersion = ""
-	}
-	return t.setSlice(old, slice, now)
+	return t.setSlice(slice, &before, now)
 }
 
-// setSlice puts slice in the place of old, nil for none.
-func (t *Tracker) setSlice(old *Slice, slice Slice, now time.Time) []Key {
-	if old != nil && Older(slice.ResourceVersion, old.ResourceVersion) {
+// setSlice records a slice, see overtaken for before.
+func (t *Tracker) setSlice(slice Slice, before *string, now time.Time) []Key {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.overtaken(SourceSlice, slice.Identity(), before) {
 		return nil
 	}
+	old := t.slices[slice.Name]
 	slice.seen = now
 	var users podSet
 	if old != nil && old.poolID() != slice.poolID() {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -156,21 +157,20 @@ func merge(specs []corev1.Taint, prior []Taint, witnessed bool, source Source, n
 		if spec.Effect != corev1.TaintEffectNoExecute {
 			continue
 		}
-		taint := Taint{
-			Key: spec.Key, Value: spec.Value, Effect: spec.Effect,
-			TimeAdded: now, Seen: now, Witnessed: witnessed, Source: source,
+		taint := dated(resourcev1.DeviceTaint{
+			Key: spec.Key, Value: spec.Value, Effect: resourcev1.DeviceTaintEffect(spec.Effect), TimeAdded: spec.TimeAdded,
+		}, source, now)
+		taint.Witnessed = witnessed
+		changed := witnessed
+		if i := slices.IndexFunc(prior, func(t Taint) bool { return t.Key == spec.Key && t.Effect == spec.Effect }); i >= 0 {
+			old := prior[i]
+			taint.Seen, taint.Witnessed, taint.Changed = old.Seen, old.Witnessed, old.Changed
+			if !taint.Stamped {
+				taint.TimeAdded = old.TimeAdded
+			}
+			changed = taint.Value != old.Value || taint.TimeAdded.Before(old.TimeAdded)
 		}
-		var old Taint
-		i := slices.IndexFunc(prior, func(t Taint) bool { return t.Key == spec.Key && t.Effect == spec.Effect })
-		stood := i >= 0
-		if stood {
-			old = prior[i]
-			taint.TimeAdded, taint.Seen, taint.Witnessed, taint.Changed = old.TimeAdded, old.Seen, old.Witnessed, old.Changed
-		}
-		if !spec.TimeAdded.IsZero() {
-			taint.TimeAdded, taint.Stamped = spec.TimeAdded.Time, true
-		}
-		if (!stood && witnessed) || (stood && (taint.Value != old.Value || taint.TimeAdded.Before(old.TimeAdded))) {
+		if changed {
 			taint.Changed = now
 		}
 		merged = append(merged, taint)

@@ -153,6 +153,23 @@ func (t *Tracker) identity(source Source) (known Identity) {
 	return known
 }
 
+// overtaken reports whether a node, slice or rule must not be recorded: the version that is
+// known is newer. An answer to a request of our own is given with the version that was known
+// before the request, nil for an object of a watch. It is for the object that is known with
+// its UID and no other, and is taken if that version is still the known one.
+func (t *Tracker) overtaken(kind SourceKind, came Identity, before *string) bool {
+	known := t.identity(Source{Kind: kind, Name: came.Name})
+	switch {
+	case known == (Identity{}):
+		return before != nil
+	case before != nil && known.UID != came.UID:
+		return true
+	case before != nil && known.ResourceVersion == *before:
+		return false
+	}
+	return Older(came.ResourceVersion, known.ResourceVersion)
+}
+
 func (t *Tracker) podsWhere(wanted func(*Pod) bool) []Key {
 	var keys []Key
 	for _, pods := range t.pods {
