@@ -71,34 +71,29 @@ func (t *Tracker) Patches() []PatchRef {
 func (t *Tracker) Standing(source Source, key string) (first, last Taint, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	consider := func(taints []Taint) {
-		for _, taint := range taints {
-			if taint.Key != key || taint.Effect != corev1.TaintEffectNoExecute {
-				continue
-			}
-			if !ok || compareAppeared(taint, first) < 0 {
-				first = taint
-			}
-			if !ok || compareAppeared(taint, last) > 0 {
-				last = taint
-			}
-			ok = true
-		}
-	}
+	var taints, standing []Taint
 	switch source.Kind {
 	case SourceNode:
-		consider(t.nodes[source.Name].taints)
+		taints = t.nodes[source.Name].taints
 	case SourceRule:
 		if rule, known := t.rules[source.Name]; known {
-			consider(rule.taints)
+			taints = rule.taints
 		}
 	case SourcePatch:
 		for _, rule := range t.written[source.Name] {
-			consider(rule.taints)
+			taints = append(taints, rule.taint())
 		}
 	case SourceSlice:
 	}
-	return first, last, ok
+	for _, taint := range taints {
+		if taint.Key == key && taint.Effect == corev1.TaintEffectNoExecute {
+			standing = append(standing, taint)
+		}
+	}
+	if len(standing) == 0 {
+		return first, last, false
+	}
+	return slices.MinFunc(standing, compareAppeared), slices.MaxFunc(standing, compareAppeared), true
 }
 
 func compareAppeared(a, b Taint) int {
