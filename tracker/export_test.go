@@ -18,7 +18,9 @@ func (t *Tracker) IfRule(rule Rule, now time.Time) []Change {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	before := t.rules[rule.Name]
-	return t.ruleChanges(rule.Name, before, newRuleState(rule, before, now))
+	after := newRuleState(rule, before, now)
+	return t.changes(t.usersOfRules(before, after),
+		&view{Tracker: t, ruleName: rule.Name, rule: before}, &view{Tracker: t, ruleName: rule.Name, rule: after})
 }
 
 // IfRuleDeleted returns what would change if a rule were deleted.

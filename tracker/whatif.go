@@ -40,13 +40,9 @@ func (t *Tracker) IfRuleWas(old *Rule, rule Rule, now time.Time) []Change {
 		was.UID = rule.UID
 		before = newRuleState(was, known, now)
 	}
-	return t.ruleChanges(rule.Name, before, newRuleState(rule, before, now))
-}
-
-// ruleChanges returns what would change if a rule had another state, nil for none. The caller holds the mutex.
-func (t *Tracker) ruleChanges(name string, before, after *ruleState) []Change {
+	after := newRuleState(rule, before, now)
 	return t.changes(t.usersOfRules(before, after),
-		&view{Tracker: t, ruleName: name, rule: before}, &view{Tracker: t, ruleName: name, rule: after})
+		&view{Tracker: t, ruleName: rule.Name, rule: before}, &view{Tracker: t, ruleName: rule.Name, rule: after})
 }
 
 // IfSliceWas returns what would change if a ResourceSlice that stands as old were
