@@ -97,24 +97,20 @@ func (x *Index[T]) HasNamed(driver, pool string) bool {
 // by name.
 func (x *Index[T]) collect(id ID, of criteriaSets) []Entry[T] {
 	var found []Entry[T]
-	buckets := 0
+	several := false
 	for asks := range criteria(combinations) {
 		if x.used[asks] == 0 || of&(1<<asks) == 0 {
 			continue
 		}
-		bucket := x.buckets[narrow(id, asks)]
-		switch {
-		case len(bucket) == 0:
-			continue
-		case buckets == 0:
+		switch bucket := x.buckets[narrow(id, asks)]; {
+		case found == nil:
 			// Nearly always it is the only one. It must not be appended to.
 			found = slices.Clip(bucket)
-		default:
-			found = append(found, bucket...)
+		case len(bucket) > 0:
+			found, several = append(found, bucket...), true
 		}
-		buckets++
 	}
-	if buckets > 1 {
+	if several {
 		slices.SortFunc(found, func(a, b Entry[T]) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return found

@@ -16,19 +16,16 @@ type Scope struct {
 // ScopeOf returns the scope of a pool.
 func (x *Index[T]) ScopeOf(driver, pool string) Scope {
 	var scope Scope
+	var asked criteria
 	id := ID{Driver: driver, Pool: pool}
 	for asks := range byName {
 		if x.used[asks] == 0 || len(x.buckets[narrow(id, asks)]) == 0 {
 			continue
 		}
 		scope.sets |= 1 << asks
-		if asks&byDriver != 0 {
-			scope.id.Driver = driver
-		}
-		if asks&byPool != 0 {
-			scope.id.Pool = pool
-		}
+		asked |= asks
 	}
+	scope.id = narrow(id, asked).id
 	return scope
 }
 
