@@ -52,19 +52,15 @@ func (t *Tracker) SetBudget(budget Budget) []Key {
 	budgets := t.budgets[budget.Namespace]
 	at, found := findBudget(budgets, budget.Name)
 	var old *Budget
+	next := at
 	if found {
-		if old = new(budgets[at]); Older(budget.ResourceVersion, old.ResourceVersion) {
+		if old = &budgets[at]; Older(budget.ResourceVersion, old.ResourceVersion) {
 			return nil
 		}
+		next++
 	}
 	// The list is replaced, because it is handed out.
-	budgets = slices.Clone(budgets)
-	if found {
-		budgets[at] = budget
-	} else {
-		budgets = slices.Insert(budgets, at, budget)
-	}
-	t.budgets[budget.Namespace] = budgets
+	t.budgets[budget.Namespace] = slices.Concat(budgets[:at], []Budget{budget}, budgets[next:])
 	return t.eased(old, &budget)
 }
 
@@ -90,10 +86,7 @@ func (t *Tracker) DeleteBudget(namespace, name string, uid types.UID) []Key {
 // eased returns the keys of the pods that one version of a budget may have kept from
 // going and the next one, nil for none, does not. It costs a look at each pod of the namespace.
 func (t *Tracker) eased(old, budget *Budget) []Key {
-	if old == nil {
-		return nil
-	}
-	if budget != nil && old.UID == budget.UID && sameSelector(old.Selector, budget.Selector) && budget.Allowed <= old.Allowed {
+	if old == nil || budget != nil && old.UID == budget.UID && sameSelector(old.Selector, budget.Selector) && budget.Allowed <= old.Allowed {
 		return nil
 	}
 	var keys []Key
