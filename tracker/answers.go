@@ -29,7 +29,9 @@ func (t *Tracker) ClaimsOn(id device.ID) []ClaimName {
 	for _, state := range t.claimsOn(id) {
 		names = append(names, state.claim.ClaimName)
 	}
-	slices.SortFunc(names, compareClaims)
+	slices.SortFunc(names, func(a, b ClaimName) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	return names
 }
 
@@ -167,10 +169,6 @@ func (t *Tracker) selectedDevices(selector device.Selector) iter.Seq[device.ID] 
 			}
 		}
 	}
-}
-
-func compareClaims(a, b ClaimName) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 // givesTo reports whether the claim gives its devices to a pod, by whichever of its

@@ -23,10 +23,7 @@ type claimState struct {
 func (t *Tracker) SetClaim(claim Claim) []Key {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.setClaim(t.claim(claim.ClaimName), claim)
-}
-
-func (t *Tracker) setClaim(state *claimState, claim Claim) []Key {
+	state := t.claim(claim.ClaimName)
 	old := state.claim
 	if old != nil && Older(claim.ResourceVersion, old.ResourceVersion) {
 		return nil
@@ -38,10 +35,7 @@ func (t *Tracker) setClaim(state *claimState, claim Claim) []Key {
 		state.claim = &claim
 		t.allocate(state)
 	}
-	if old != nil && sameClaim(old, &claim) {
-		return nil
-	}
-	if !t.evicts(old) && !t.evicts(&claim) {
+	if (old != nil && sameClaim(old, &claim)) || (!t.evicts(old) && !t.evicts(&claim)) {
 		return nil
 	}
 	return keysOf(state.users)
@@ -185,13 +179,10 @@ func (t *Tracker) eachAllocated(selector device.Selector, visit func(*claimState
 	}
 }
 
-// without takes an element out of a list whose order does not matter.
+// without takes an element out of a list.
 func without[T comparable](list []T, element T) []T {
-	i := slices.Index(list, element)
-	if i < 0 {
-		return list
+	if i := slices.Index(list, element); i >= 0 {
+		return slices.Delete(list, i, i+1)
 	}
-	last := len(list) - 1
-	list[i] = list[last]
-	return slices.Delete(list, last, last+1)
+	return list
 }

@@ -55,11 +55,13 @@ func (t *Tracker) DeviceTwin(id device.ID, key, value string) bool {
 // RefreshClaim records a claim that the API server returned to a request of our own.
 // Like RefreshPod, it changes nothing unless that very claim is known.
 func (t *Tracker) RefreshClaim(claim Claim) []Key {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	state, ok := t.claims[claim.ClaimName]
-	if !ok || state.claim == nil || state.claim.UID != claim.UID {
+	var known bool
+	t.read(func() {
+		state, ok := t.claims[claim.ClaimName]
+		known = ok && state.claim != nil && state.claim.UID == claim.UID
+	})
+	if !known {
 		return nil
 	}
-	return t.setClaim(state, claim)
+	return t.SetClaim(claim)
 }

@@ -65,10 +65,7 @@ func (t *Tracker) patchedView(p *PatchedTaints, now time.Time) *patchedView {
 		var before Taint
 		stood := false
 		for _, rule := range t.written[p.Patch.Name] {
-			if rule.Patch != p.Patch {
-				continue
-			}
-			if known := rule.taint(); known.Key == taint.Key && known.Effect == taint.Effect &&
+			if known := rule.taint(); rule.Patch == p.Patch && known.Key == taint.Key && known.Effect == taint.Effect &&
 				(!stood || compareTaints(known, before) < 0) {
 				before, stood = known, true
 			}

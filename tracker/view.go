@@ -30,13 +30,10 @@ func (t *Tracker) actual() *view { return &view{Tracker: t} }
 
 // situation returns what holds for a pod.
 func (v *view) situation(pod *Pod) Situation {
-	s := Situation{Pod: pod.public()}
-	if v.node != "" && v.node == pod.NodeName {
+	s := Situation{Pod: pod.public(), Taints: v.nodes[pod.NodeName].taints, Devices: v.held(pod)}
+	if v.node == pod.NodeName { // Which is not empty: pods without a node are not kept.
 		s.Taints = v.nodeTaints
-	} else {
-		s.Taints = v.nodes[pod.NodeName].taints
 	}
-	s.Devices = v.held(pod)
 	return s
 }
 
@@ -101,7 +98,7 @@ func (v *view) taints(id device.ID) []Taint {
 // published returns the taints that slices put on a device.
 func (v *view) published(id device.ID) []Taint {
 	p := v.pools[id.Driver][id.Pool]
-	if v.changed != nil && v.changedID == (device.ID{Driver: id.Driver, Pool: id.Pool}) {
+	if v.changed != nil && id == deviceIn(v.changedID, id.Name) {
 		p = v.changed
 	}
 	if p == nil {
