@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -133,7 +134,7 @@ func (g *guarded) follow(store toolscache.Store) {
 	g.mu.Lock()
 	g.known = store
 	g.mu.Unlock()
-	g.Metrics.follow(g.resource, g.silence)
+	g.Metrics.follow(g)
 }
 
 // leave says that nothing is followed any more, and so nothing is silent.
@@ -165,7 +166,7 @@ func (g *guarded) ask(ctx context.Context, options metav1.ListOptions) (runtime.
 
 // Watch begins a watch.
 func (g *guarded) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-	parent := ctx
+	parent, initial := ctx, ptr.Deref(options.SendInitialEvents, false)
 	ctx, cancel := context.WithCancel(ctx)
 	unanswered := g.Clock.NewTimer(g.Silence)
 	answered := make(chan struct{})
@@ -182,35 +183,33 @@ func (g *guarded) Watch(ctx context.Context, options metav1.ListOptions) (watch.
 	events, err := g.watch(ctx, options)
 	close(answered)
 	unanswered.Stop()
-	gaveUp := <-given
-	if gaveUp {
+	if <-given {
 		g.Metrics.restarts.WithLabelValues(g.resource, restartUnanswered).Inc()
 		if err == nil { // It was answered at the same moment, for a request that is cancelled.
 			events.Stop()
 		}
-		err = g.unanswered(parent, options, err)
+		switch {
+		case parent.Err() != nil:
+			err = parent.Err()
+		case initial:
+			// A stream that was to send what there is has nothing to go on from: the reflector
+			// falls back to a list, which may be answered where such a stream is not.
+			err = cmp.Or(err, context.Canceled)
+		default:
+			// As if the API server were too busy, the reflector waits and begins the watch again
+			// from where it was. Any other error has it list everything anew, of an API server
+			// that is slow already.
+			err = apierrors.NewTooManyRequests(fmt.Sprintf("the API server did not answer a watch of %s for %s", g.resource, g.Silence), 0)
+		}
 	}
 	if err != nil {
 		cancel()
 		return nil, err
 	}
 	g.note()
-	return g.listen(ctx, cancel, events, options), nil
-}
-
-// unanswered returns the error that a reflector gets for a watch that was given up with err. As
-// if the API server were too busy, it waits and begins the watch again from where it was.
-// Any other error has it list everything anew, of an API server that is slow already.
-// But a stream that was to send what there is has nothing to go on from: the reflector
-// falls back to a list, which may be answered where such a stream is not.
-func (g *guarded) unanswered(ctx context.Context, options metav1.ListOptions, err error) error {
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
-	case sendsInitial(options):
-		return cmp.Or(err, context.Canceled)
-	}
-	return apierrors.NewTooManyRequests(fmt.Sprintf("the API server did not answer a watch of %s for %s", g.resource, g.Silence), 0)
+	s := &stream{guarded: g, source: events, events: make(chan watch.Event), cancel: cancel, initial: initial}
+	go s.run(ctx)
+	return s, nil
 }
 
 // note takes down when the API server said something.

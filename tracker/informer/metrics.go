@@ -2,9 +2,7 @@ package informer
 
 import (
 	"maps"
-	"slices"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -30,8 +28,8 @@ type Metrics struct {
 	doubted  *prometheus.CounterVec
 
 	mu sync.Mutex
-	// silences returns, by resource, since when nothing was heard.
-	silences map[string]func() (time.Duration, bool)
+	// followed are the lists and watches by resource, the latest of each.
+	followed map[string]*guarded
 }
 
 // NewMetrics registers the metrics with reg.
@@ -46,7 +44,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "tollgate_relists_doubted_total",
 			Help: "Lists without more than half of the known objects, by resource and the outcome of a second list (confirmed, contradicted, unanswered).",
 		}, []string{"resource", "outcome"}),
-		silences: map[string]func() (time.Duration, bool){},
+		followed: map[string]*guarded{},
 	}
 	if reg != nil {
 		reg.MustRegister(m)
@@ -54,11 +52,11 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// follow has the metrics tell what silence returns for a resource.
-func (m *Metrics) follow(resource string, silence func() (time.Duration, bool)) {
+// follow has the metrics tell for how long nothing was heard of a resource.
+func (m *Metrics) follow(g *guarded) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.silences[resource] = silence
+	m.followed[g.resource] = g
 }
 
 // Describe implements prometheus.Collector.
@@ -67,10 +65,10 @@ func (m *Metrics) Describe(descs chan<- *prometheus.Desc) { descs <- silenceDesc
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 	m.mu.Lock()
-	silences := maps.Clone(m.silences)
+	followed := maps.Clone(m.followed)
 	m.mu.Unlock()
-	for _, resource := range slices.Sorted(maps.Keys(silences)) {
-		if silence, listening := silences[resource](); listening {
+	for resource, g := range followed {
+		if silence, listening := g.silence(); listening {
 			metrics <- prometheus.MustNewConstMetric(silenceDesc, prometheus.GaugeValue, silence.Seconds(), resource)
 		}
 	}

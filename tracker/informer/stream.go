@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/utils/clock"
 )
 
 // stream passes on the events of a watch, and ends when none come.
@@ -23,16 +22,6 @@ type stream struct {
 	// found counts that.
 	initial bool
 	found   int
-}
-
-// listen passes on the events of a watch that was begun in ctx.
-func (g *guarded) listen(ctx context.Context, cancel context.CancelFunc, source watch.Interface, options metav1.ListOptions) *stream {
-	s := &stream{
-		guarded: g, source: source, events: make(chan watch.Event), cancel: cancel,
-		initial: sendsInitial(options),
-	}
-	go s.run(ctx)
-	return s
 }
 
 // ResultChan implements watch.Interface.
@@ -52,9 +41,17 @@ func (s *stream) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C():
-			if s.silent(ctx, timer) {
-				return
+			silence, listening := s.silence()
+			if rest := s.Silence - silence; listening && rest > 0 {
+				timer.Reset(rest)
+				continue
 			}
+			if listening {
+				s.Metrics.restarts.WithLabelValues(s.resource, restartSilent).Inc()
+				logr.FromContextOrDiscard(ctx).Info("watch says nothing, not even that it is alive, beginning it anew",
+					"resource", s.resource, "silence", silence.String())
+			}
+			return
 		case event, open := <-s.source.ResultChan():
 			if !open || !s.pass(ctx, event) {
 				return
@@ -63,23 +60,6 @@ func (s *stream) run(ctx context.Context) {
 			s.note()
 		}
 	}
-}
-
-// silent reports whether nothing has come for too long. If not, the timer is set to when
-// that will be.
-func (s *stream) silent(ctx context.Context, timer clock.Timer) bool {
-	silence, listening := s.silence()
-	if !listening {
-		return true
-	}
-	if rest := s.Silence - silence; rest > 0 {
-		timer.Reset(rest)
-		return false
-	}
-	s.Metrics.restarts.WithLabelValues(s.resource, restartSilent).Inc()
-	logr.FromContextOrDiscard(ctx).Info("watch says nothing, not even that it is alive, beginning it anew",
-		"resource", s.resource, "silence", silence.String())
-	return true
 }
 
 // pass passes on an event, and returns false when it was the last one.
@@ -107,11 +87,6 @@ func (s *stream) send(ctx context.Context, event watch.Event) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-// sendsInitial reports whether a watch is to begin with the objects that exist.
-func sendsInitial(options metav1.ListOptions) bool {
-	return options.SendInitialEvents != nil && *options.SendInitialEvents
 }
 
 // endsInitial reports whether a bookmark says that all that there is has been sent.
