@@ -135,8 +135,8 @@ func follow(t *testing.T, api *fakeAPI) *watched {
 	registry := prometheus.NewPedanticRegistry()
 	w := &watched{fakeAPI: api, metrics: NewMetrics(registry), registry: registry}
 	guard := NewGuard(GuardOptions{Clock: clock.RealClock{}, Metrics: w.metrics})
-	from, under := objects("nodes", api, api, ignore, []Option{Guarded(guard)})
-	w.informer = newShared(from, under, runtime.Object(&corev1.Node{}), keepNodes())
+	from := objects("nodes", api, api, ignore, []Option{Guarded(guard)})
+	w.informer = newShared(from, runtime.Object(&corev1.Node{}), keepNodes())
 	// The usual handler paces what it logs by a clock of the whole process, which is years
 	// ahead of that of a bubble.
 	require.NoError(t, w.informer.SetWatchErrorHandlerWithContext(func(context.Context, *toolscache.Reflector, error) {}))

@@ -80,10 +80,6 @@ func KeepPods() func(*corev1.Pod) tracker.Pod {
 	}
 }
 
-func keepBudgets() toolscache.TransformFunc {
-	return transform(tracker.BudgetOf)
-}
-
 func keepSlices() toolscache.TransformFunc {
 	words, taints := newWords(), newLists(appendDeviceTaint)
 	return transform(func(slice *resourcev1.ResourceSlice) tracker.Slice {

@@ -234,7 +234,7 @@ func TestWhatIsKeptLeadsToTheSameDecisions(t *testing.T) {
 		t.Parallel()
 		budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "b", UID: "u", ResourceVersion: "7"}}
 		budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-		keep := keepBudgets()
+		keep := transform(tracker.BudgetOf)
 		kept, err := keep(budget)
 		require.NoError(t, err)
 		got, ok := read(kept, tracker.BudgetOf)

@@ -203,9 +203,9 @@ func TestNoGuardChangesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		api := &fakeAPI{answers: []listAnswer{nodes(10, 1, 2, 3, 4), nodes(20)}}
-		from, under := objects("nodes", api, api, ignore, []Option{Guarded(nil)})
-		require.Nil(t, under)
-		w := &watched{fakeAPI: api, informer: newShared(from, under, nil, keepNodes())}
+		from := objects("nodes", api, api, ignore, []Option{Guarded(nil)})
+		require.Nil(t, from.under)
+		w := &watched{fakeAPI: api, informer: newShared(from, nil, keepNodes())}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go w.informer.RunWithContext(ctx)

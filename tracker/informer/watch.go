@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // RuleResource names DeviceTaintRules.
@@ -26,9 +28,16 @@ type lister[L runtime.Object] interface {
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// objects returns what lists and watches through a client, and the guard's part in it.
-// The answers to all requests are reported: nil for a success.
-func objects[L runtime.Object](resource string, through lister[L], client any, report func(error), options []Option) (toolscache.ListerWatcher, *guarded) {
+// requests are the lists and watches of one resource.
+type requests struct {
+	toolscache.ListerWatcher
+	// under is the guard's part in them; nil for none.
+	under *guarded
+}
+
+// objects returns what lists and watches through a client. The answers to all requests are
+// reported: nil for a success.
+func objects[L runtime.Object](resource string, through lister[L], client any, report func(error), options []Option) requests {
 	from := &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			list, err := through.List(ctx, options)
@@ -45,35 +54,34 @@ func objects[L runtime.Object](resource string, through lister[L], client any, r
 		},
 	}
 	under := settingsOf(options).guard.over(resource, from)
-	return toolscache.ToListWatcherWithWatchListSemantics(from, client), under
+	return requests{toolscache.ToListWatcherWithWatchListSemantics(from, client), under}
 }
 
 func ignore(error) {}
 
 // NewNodes returns an informer of nodes for a Feed.
 func NewNodes(client kubernetes.Interface, options ...Option) toolscache.SharedIndexInformer {
-	from, under := objects("nodes", client.CoreV1().Nodes(), client, ignore, options)
-	return newShared(from, under, &corev1.Node{}, keepNodes())
+	return newShared(objects("nodes", client.CoreV1().Nodes(), client, ignore, options), &corev1.Node{}, keepNodes())
 }
 
 // NewPods returns an informer of all pods for a Feed.
 func NewPods(client kubernetes.Interface, options ...Option) toolscache.SharedIndexInformer {
-	from, under := objects("pods", client.CoreV1().Pods(settingsOf(options).namespace), client, ignore, options)
-	return newShared(from, under, &corev1.Pod{}, keepPods())
+	from := objects("pods", client.CoreV1().Pods(settingsOf(options).namespace), client, ignore, options)
+	return newShared(from, &corev1.Pod{}, keepPods())
 }
 
 // NewBudgets returns an informer of PodDisruptionBudgets for a BudgetFeed.
 func NewBudgets(client kubernetes.Interface, options ...Option) toolscache.SharedIndexInformer {
 	through := client.PolicyV1().PodDisruptionBudgets(settingsOf(options).namespace)
-	from, under := objects("poddisruptionbudgets", through, client, ignore, options)
-	return newShared(from, under, &policyv1.PodDisruptionBudget{}, keepBudgets())
+	from := objects("poddisruptionbudgets", through, client, ignore, options)
+	return newShared(from, &policyv1.PodDisruptionBudget{}, transform(tracker.BudgetOf))
 }
 
-func newShared(from toolscache.ListerWatcher, under *guarded, kind runtime.Object, keep toolscache.TransformFunc) toolscache.SharedIndexInformer {
-	informer := toolscache.NewSharedIndexInformer(from, kind, 0, toolscache.Indexers{})
+func newShared(from requests, kind runtime.Object, keep toolscache.TransformFunc) toolscache.SharedIndexInformer {
+	informer := toolscache.NewSharedIndexInformer(from.ListerWatcher, kind, 0, toolscache.Indexers{})
 	// It refuses a transform only once it runs.
 	_ = informer.SetTransform(keep)
-	under.follow(informer.GetStore())
+	from.under.follow(informer.GetStore())
 	return informer
 }
 
@@ -92,31 +100,31 @@ type Watch struct {
 // NewSliceWatch returns a watch of ResourceSlices. The answers of the API server
 // to its lists and watches are reported, nil for a success.
 func NewSliceWatch(client kubernetes.Interface, handler toolscache.ResourceEventHandler, report func(error), options ...Option) *Watch {
-	from, under := objects("resourceslices", client.ResourceV1().ResourceSlices(), client, report, options)
-	return newWatch(from, under, &resourcev1.ResourceSlice{}, keepSlices(), handler)
+	from := objects("resourceslices", client.ResourceV1().ResourceSlices(), client, report, options)
+	return newWatch(from, &resourcev1.ResourceSlice{}, keepSlices(), handler)
 }
 
 // NewClaimWatch returns a watch of ResourceClaims, as NewSliceWatch does.
 func NewClaimWatch(client kubernetes.Interface, handler toolscache.ResourceEventHandler, report func(error), options ...Option) *Watch {
-	from, under := objects("resourceclaims", client.ResourceV1().ResourceClaims(settingsOf(options).namespace), client, report, options)
-	return newWatch(from, under, &resourcev1.ResourceClaim{}, keepClaims(), handler)
+	from := objects("resourceclaims", client.ResourceV1().ResourceClaims(settingsOf(options).namespace), client, report, options)
+	return newWatch(from, &resourcev1.ResourceClaim{}, keepClaims(), handler)
 }
 
 // NewRuleWatch returns a watch of DeviceTaintRules in the given version of their
 // API, as NewSliceWatch does.
 func NewRuleWatch(client dynamic.Interface, version string, handler toolscache.ResourceEventHandler, report func(error), options ...Option) *Watch {
-	from, under := objects(RuleResource.Resource, client.Resource(RuleResource.WithVersion(version)), client, report, options)
+	from := objects(RuleResource.Resource, client.Resource(RuleResource.WithVersion(version)), client, report, options)
 	kind := &unstructured.Unstructured{}
 	kind.SetGroupVersionKind(schema.GroupVersionKind{Group: RuleResource.Group, Version: version, Kind: "DeviceTaintRule"})
-	return newWatch(from, under, kind, keepRules(), handler)
+	return newWatch(from, kind, keepRules(), handler)
 }
 
-func newWatch(from toolscache.ListerWatcher, under *guarded, kind runtime.Object, keep toolscache.TransformFunc, handler toolscache.ResourceEventHandler) *Watch {
+func newWatch(from requests, kind runtime.Object, keep toolscache.TransformFunc, handler toolscache.ResourceEventHandler) *Watch {
 	store, controller := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
-		ListerWatcher: from, ObjectType: kind, Transform: keep, Handler: handler,
+		ListerWatcher: from.ListerWatcher, ObjectType: kind, Transform: keep, Handler: handler,
 	})
-	under.follow(store)
-	return &Watch{handler: handler, store: store, controller: controller, guarded: under}
+	from.under.follow(store)
+	return &Watch{handler: handler, store: store, controller: controller, guarded: from.under}
 }
 
 // Run watches until ctx is done. It is called once.
