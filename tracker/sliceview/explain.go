@@ -65,14 +65,21 @@ func (v *View) Explain(slice string) ([]Explanation, bool) {
 func (v *View) explain(e *entry, at int) Explanation {
 	driver, published := e.raw.Spec.Driver, &e.raw.Spec.Devices[at]
 	id := idAt(e.raw, at)
-	meant, failed := v.patches.answers(e, id, at)
-	out := Explanation{Device: id, Failed: failed}
-	combined := make([]*slicepatch.Patch, 0, len(meant))
-	for _, p := range meant {
-		combined = append(combined, p.patch)
-		out.Patches = append(out.Patches, p.patch.Name)
+	out := Explanation{Device: id}
+	var meant []*slicepatch.Patch
+	for _, entry := range v.patches.index.Match(id) {
+		switch verdict := e.verdict(entry.Value); {
+		case verdict.holds(at):
+			meant = append(meant, entry.Value.patch)
+		case verdict.failed.Bit(at) == 1:
+			out.Failed = append(out.Failed, Failure{Patch: entry.Name, Message: entry.Value.problem(e, at, verdict)})
+		}
 	}
-	explained := slicepatch.Explain(combined, driver, published)
+	slices.SortFunc(meant, slicepatch.Compare)
+	for _, patch := range meant {
+		out.Patches = append(out.Patches, patch.Name)
+	}
+	explained := slicepatch.Explain(meant, driver, published)
 	out.Attributes, out.Capacity = explained.Attributes, explained.Capacity
 	if explained.Limited != nil {
 		out.Limited = explained.Limited.Error()
@@ -84,21 +91,6 @@ func (v *View) explain(e *entry, at int) Explanation {
 		out.Taints = append(out.Taints, Taint{DeviceTaint: *rule.Value, Rule: rule.Name})
 	}
 	return out
-}
-
-// answers returns the patches that are meant for a device, in the order in which they
-// win, and those that failed on it.
-func (p *patches) answers(e *entry, id device.ID, at int) (meant []*slicePatch, failed []Failure) {
-	for _, entry := range p.index.Match(id) {
-		switch verdict := e.verdict(entry.Value); {
-		case verdict.holds(at):
-			meant = append(meant, entry.Value)
-		case verdict.failed.Bit(at) == 1:
-			failed = append(failed, Failure{Patch: entry.Name, Message: entry.Value.problem(e, at, verdict)})
-		}
-	}
-	slices.SortFunc(meant, compare)
-	return meant, failed
 }
 
 // problem returns why a patch failed on one device. A verdict knows it only of the first

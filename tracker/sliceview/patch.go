@@ -18,14 +18,25 @@ type limit struct {
 // none is meant for any. It depends on the slice, those patches and their classes and on
 // nothing else.
 func (p *patches) apply(e *entry) (*resourcev1.ResourceSlice, []limit) {
-	found := p.meantFor(e)
-	if found == nil {
+	driver, pool := e.raw.Spec.Driver, e.raw.Spec.Pool.Name
+	m := &meant{p: p, e: e, scoped: p.scoped(driver, pool), naming: p.index.HasNamed(driver, pool)}
+	switch {
+	case m.scoped != nil:
+		m.all = true
+		for _, patch := range m.scoped.patches {
+			v := e.verdict(patch)
+			m.all = m.all && v == nil
+			if v != never {
+				m.patches, m.verdicts = append(m.patches, patch), append(m.verdicts, v)
+			}
+		}
+	case !m.naming:
 		return e.raw, nil
 	}
 	patched := e.raw
 	var limits []limit
 	for i := range e.raw.Spec.Devices {
-		overlay := found.overlay(i)
+		overlay := m.overlay(i)
 		if overlay == nil {
 			continue
 		}
@@ -56,27 +67,6 @@ type meant struct {
 	// list and combined are of the device before: most are patched like it.
 	list, last []*slicePatch
 	combined   *slicepatch.Overlay
-}
-
-// meantFor returns nil if no patch selects a device of the slice by name.
-func (p *patches) meantFor(e *entry) *meant {
-	driver, pool := e.raw.Spec.Driver, e.raw.Spec.Pool.Name
-	m := &meant{p: p, e: e, scoped: p.scoped(driver, pool), naming: p.index.HasNamed(driver, pool)}
-	if m.scoped == nil {
-		if !m.naming {
-			return nil
-		}
-		return m
-	}
-	m.all = true
-	for _, patch := range m.scoped.patches {
-		v := e.verdict(patch)
-		m.all = m.all && v == nil
-		if v != never {
-			m.patches, m.verdicts = append(m.patches, patch), append(m.verdicts, v)
-		}
-	}
-	return m
 }
 
 // overlay returns what the patches make of the device at a position, nil for nothing.

@@ -58,20 +58,18 @@ func (v *View) recountRules(p *slicePatch) {
 
 // SetClass takes in a class that is new or may have changed.
 func (v *View) SetClass(set *resourcev1.DeviceClass) {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
 	v.changeClass(set.Name, set)
 }
 
 // DeleteClass takes out the class with that name.
 func (v *View) DeleteClass(name string) {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
 	v.changeClass(name, nil)
 }
 
-// changeClass asks anew for all patches that name the class. The lock is held.
+// changeClass takes in a class, nil for none, and asks anew for all patches that name it.
 func (v *View) changeClass(name string, set *resourcev1.DeviceClass) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
 	if !v.patches.setClass(name, set) {
 		return
 	}
