@@ -94,12 +94,28 @@ func (x *index) join(e *entry) {
 		p = &pool{}
 		x.drivers.Set(spec.Driver, spec.Pool.Name, p)
 	}
-	p.add(e)
+	e.pool, e.at = p, len(p.entries)
+	p.entries = append(p.entries, e)
+	switch {
+	case p.devices != nil:
+		p.addDevices(e)
+	case len(p.entries) > searched:
+		p.devices = map[string]*entry{}
+		for _, e := range p.entries {
+			p.addDevices(e)
+		}
+	}
 }
 
 func (x *index) leave(e *entry) {
-	e.pool.drop(e)
-	if len(e.pool.entries) == 0 {
+	p := e.pool
+	p.dropDevices(e)
+	last := len(p.entries) - 1
+	moved := p.entries[last]
+	p.entries[e.at], moved.at = moved, e.at
+	p.entries[last] = nil
+	p.entries = p.entries[:last]
+	if last == 0 {
 		x.drivers.Delete(e.raw.Spec.Driver, e.raw.Spec.Pool.Name)
 	}
 }

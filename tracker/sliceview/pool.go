@@ -6,31 +6,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 )
 
-func (p *pool) add(e *entry) {
-	e.pool, e.at = p, len(p.entries)
-	p.entries = append(p.entries, e)
-	switch {
-	case p.devices != nil:
-		p.addDevices(e)
-	case len(p.entries) > searched:
-		p.devices = map[string]*entry{}
-		for _, e := range p.entries {
-			p.addDevices(e)
-		}
-	}
-}
-
-func (p *pool) drop(e *entry) {
-	if p.devices != nil {
-		p.dropDevices(e)
-	}
-	last := len(p.entries) - 1
-	moved := p.entries[last]
-	p.entries[e.at], moved.at = moved, e.at
-	p.entries[last] = nil
-	p.entries = p.entries[:last]
-}
-
 // selected returns the slices of the pool with a device of the name that a selector
 // asks for, or all of them. It must not be written to.
 func (p *pool) selected(selector selector) []*entry {
@@ -71,6 +46,9 @@ func (p *pool) addDevices(e *entry) {
 }
 
 func (p *pool) dropDevices(e *entry) {
+	if p.devices == nil {
+		return
+	}
 	for i := range e.raw.Spec.Devices {
 		name := e.raw.Spec.Devices[i].Name
 		others := p.others[name]

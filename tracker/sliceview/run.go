@@ -81,22 +81,6 @@ func (v *View) deliver(ctx context.Context, s *subscriber) {
 	}
 }
 
-// await waits for the next event of a subscriber; false means that there will be
-// none.
-func (v *View) await(s *subscriber) (event, bool) {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
-	for !s.removed && !v.stopped {
-		if v.open {
-			if e, found := v.next(s); found {
-				return e, true
-			}
-		}
-		s.wake.Wait()
-	}
-	return event{}, false
-}
-
 // protect makes a call of a handler and logs its panic: no handler may
 // end the process that the others depend on (K07).
 func protect(ctx context.Context, call func()) {

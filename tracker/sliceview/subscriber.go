@@ -65,17 +65,20 @@ type event struct {
 	initial   bool
 }
 
-// next returns what the subscriber is to be told next. It is called when the
-// handler has returned from what came before, with the lock held.
-func (v *View) next(s *subscriber) (event, bool) {
-	for {
-		if s.initial == 0 && !s.ready {
+// await waits for the next event of a subscriber; false means that there will be none. It is
+// called when the handler has returned from what came before.
+func (v *View) await(s *subscriber) (event, bool) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	for !s.removed && !v.stopped {
+		if v.open && s.initial == 0 && !s.ready {
 			s.ready = true
 			close(s.done.channel)
 		}
 		name, always, found := s.pop()
-		if !found {
-			return event{}, false
+		if !found { // As it is until the view opens.
+			s.wake.Wait()
+			continue
 		}
 		e := event{old: s.told[name], next: v.merged(name), initial: s.initial > 0}
 		if e.initial {
@@ -91,6 +94,7 @@ func (v *View) next(s *subscriber) (event, bool) {
 		}
 		return e, true
 	}
+	return event{}, false
 }
 
 // send calls the handler. A slice that was replaced by another under its name is
