@@ -64,32 +64,21 @@ func (p *pool) replace(old, slice *Slice) []string {
 	}
 	taints := map[string][]Taint{}
 	for _, s := range gone {
-		if s != nil && s.Generation == before {
-			s.eachTainted(func(d *Device) { taints[d.Name] = nil })
-		}
+		s.eachTainted(before, func(d *Device) { taints[d.Name] = nil })
 	}
 	for _, s := range come {
-		if s != nil && s.Generation == p.newest {
-			s.eachTainted(func(d *Device) {
-				taints[d.Name] = append(taints[d.Name], datedTaints(d.Taints, p.tainted[d.Name], s.source(), s.seen)...)
-			})
-		}
+		s.eachTainted(p.newest, func(d *Device) {
+			taints[d.Name] = append(taints[d.Name], datedTaints(d.Taints, p.tainted[d.Name], s.source(), s.seen)...)
+		})
 	}
-	// Those that another slice puts on a device of the same name stay: a driver that publishes a
-	// device twice does not get rid of a taint by that.
-	return p.retaint(taints, func(t Taint) bool {
-		return before == p.newest && t.Source != cmp.Or(old, slice).source()
-	})
-}
-
-// retaint gives devices new taints, beside those that stay, and returns the names of the
-// devices whose NoExecute taints changed by that.
-func (p *pool) retaint(taints map[string][]Taint, stays func(Taint) bool) []string {
+	replaced := cmp.Or(old, slice).source()
 	var changed []string
 	for name, after := range taints {
-		before := p.tainted[name]
-		for _, t := range before {
-			if stays(t) {
+		known := p.tainted[name]
+		for _, t := range known {
+			// Those that another slice puts on a device of the same name stay: a driver that
+			// publishes a device twice does not get rid of a taint by that.
+			if before == p.newest && t.Source != replaced {
 				after = append(after, t)
 			}
 		}
@@ -99,14 +88,19 @@ func (p *pool) retaint(taints map[string][]Taint, stays func(Taint) bool) []stri
 		} else {
 			p.tainted[name] = after
 		}
-		if !slices.EqualFunc(evictingOnly(before), evictingOnly(after), sameEffect) {
+		if !slices.EqualFunc(evictingOnly(known), evictingOnly(after), sameEffect) {
 			changed = append(changed, name)
 		}
 	}
 	return changed
 }
 
-func (s *Slice) eachTainted(visit func(*Device)) {
+// eachTainted calls visit with the devices with taints of a slice, if it is of a generation;
+// none of no slice.
+func (s *Slice) eachTainted(generation int64, visit func(*Device)) {
+	if s == nil || s.Generation != generation {
+		return
+	}
 	for i := range s.Devices {
 		if d := &s.Devices[i]; len(d.Taints) > 0 {
 			visit(d)
