@@ -93,7 +93,21 @@ func (v *view) refresh() (changed bool, err error) {
 		return false, err
 	}
 	if len(patches) > 0 {
-		if err := v.compileInto(next, patches, before); err != nil {
+		var previous patchSet
+		if before != nil {
+			previous = before.set
+		}
+		// The classes that the set asks for are kept, nil where there is none.
+		next.classes = map[string]*resourcev1.DeviceClass{}
+		next.set = v.compile(patches, func(name string) *resourcev1.DeviceClass {
+			found, failed := v.class(name)
+			if failed != nil {
+				err = failed
+			}
+			next.classes[name] = found
+			return found
+		}, previous)
+		if err != nil {
 			return false, err
 		}
 	}
@@ -105,25 +119,6 @@ func (v *view) refresh() (changed bool, err error) {
 	next.apply(slices, before.known())
 	v.current.Store(next)
 	return true, nil
-}
-
-// compileInto makes the set of a generation. The classes that it asks for are kept, nil where
-// there is none.
-func (v *view) compileInto(next *generation, patches []*v1alpha1.ResourceSlicePatch, before *generation) (failed error) {
-	var previous patchSet
-	if before != nil {
-		previous = before.set
-	}
-	next.classes = map[string]*resourcev1.DeviceClass{}
-	next.set = v.compile(patches, func(name string) *resourcev1.DeviceClass {
-		found, err := v.class(name)
-		if err != nil {
-			failed = err
-		}
-		next.classes[name] = found
-		return found
-	}, previous)
-	return failed
 }
 
 // class is nil for a class that does not exist.
