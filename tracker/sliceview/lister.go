@@ -12,7 +12,19 @@ import (
 // List returns all merged slices, by name, as they are at one moment. The slices are
 // read-only, the list is the caller's.
 func (v *View) List() []*resourcev1.ResourceSlice {
-	v.prepare()
+	// The slices that have to be merged anew come first, and the lock is let go of after each:
+	// expressions of patches may take long for all of them.
+	var stale []*entry
+	v.locked(func() {
+		for _, e := range v.entries() {
+			if e.patched == nil {
+				stale = append(stale, e)
+			}
+		}
+	})
+	for _, e := range stale {
+		v.locked(func() { v.merge(e) })
+	}
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	entries := v.entries()
@@ -21,22 +33,6 @@ func (v *View) List() []*resourcev1.ResourceSlice {
 		list = append(list, v.merge(e))
 	}
 	return list
-}
-
-// prepare merges the slices that have to be merged anew, and lets go of the lock after each slice:
-// expressions of patches may take long for all of them.
-func (v *View) prepare() {
-	var entries []*entry
-	v.locked(func() {
-		for _, e := range v.entries() {
-			if e.patched == nil {
-				entries = append(entries, e)
-			}
-		}
-	})
-	for _, e := range entries {
-		v.locked(func() { v.merge(e) })
-	}
 }
 
 // Get returns the merged slice with that name, which is read-only.
