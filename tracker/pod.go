@@ -88,7 +88,7 @@ func PodOf(pod *corev1.Pod) Pod {
 		Mirror:          mirror,
 		Disruption:      condition(pod, corev1.DisruptionTarget),
 		Claims:          claimsOf(pod),
-		PodGroup:        podGroup(pod),
+		PodGroup:        ptr.Deref(ptr.Deref(pod.Spec.SchedulingGroup, corev1.PodSchedulingGroup{}).PodGroupName, ""),
 		Origin:          originOf(pod),
 	}
 }
@@ -110,13 +110,6 @@ func claimsOf(pod *corev1.Pod) []PodClaim {
 		claims = append(claims, PodClaim{Name: extended.ResourceClaimName, Generated: true})
 	}
 	return claims
-}
-
-func podGroup(pod *corev1.Pod) string {
-	if pod.Spec.SchedulingGroup == nil {
-		return ""
-	}
-	return ptr.Deref(pod.Spec.SchedulingGroup.PodGroupName, "")
 }
 
 // bound returns when pod came to its node. Binding sets the PodScheduled
