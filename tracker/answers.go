@@ -75,12 +75,11 @@ func (t *Tracker) Untolerated(devices []AllocatedDevice, now time.Time) ([]Obsta
 	if !t.devicesKnown {
 		return nil, false
 	}
-	v := t.actual()
 	var obstacles []Obstacle
-	for i := range devices {
-		for _, taint := range v.taints(devices[i].ID) {
-			if until, open := tolerated(devices[i].Tolerations, taint, now); !open {
-				obstacles = append(obstacles, Obstacle{Device: devices[i].ID, Taint: taint, Until: until})
+	for _, d := range devices {
+		for _, taint := range t.actual().taints(d.ID) {
+			if until, open := tolerated(d.Tolerations, taint, now); !open {
+				obstacles = append(obstacles, Obstacle{Device: d.ID, Taint: taint, Until: until})
 			}
 		}
 	}

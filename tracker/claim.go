@@ -115,8 +115,7 @@ func (c *Claim) usableBy(pod *Pod, ref PodClaim, groups bool) bool {
 	if !c.Allocated || (ref.Generated && !c.madeFor(pod, groups)) {
 		return false
 	}
-	for i := range c.Consumers {
-		consumer := &c.Consumers[i]
+	for _, consumer := range c.Consumers {
 		if consumer.UID == pod.UID {
 			return true
 		}

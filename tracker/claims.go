@@ -122,8 +122,8 @@ func sameDeviceToleration(a, b resourcev1.DeviceToleration) bool {
 
 // allocate makes the devices of a claim find it.
 func (t *Tracker) allocate(state *claimState) {
-	for i := range state.claim.Devices {
-		id := state.claim.Devices[i].ID
+	for _, d := range state.claim.Devices {
+		id := d.ID
 		devices, ok := t.allocated[id.Driver][id.Pool]
 		if !ok {
 			devices = map[string][]*claimState{}
@@ -140,8 +140,8 @@ func (t *Tracker) release(state *claimState) {
 	if state.claim == nil {
 		return
 	}
-	for i := range state.claim.Devices {
-		id := state.claim.Devices[i].ID
+	for _, d := range state.claim.Devices {
+		id := d.ID
 		devices := t.allocated[id.Driver][id.Pool]
 		if claims := without(devices[id.Name], state); len(claims) > 0 {
 			devices[id.Name] = claims

@@ -123,8 +123,7 @@ func (t *Tracker) collect(under iter.Seq[device.Selector], selected func(device.
 			}
 			seen[state] = struct{}{}
 			c := selectedClaim{claim: state.claim, users: slices.Clone(state.users), podGroups: t.podGroups}
-			for i := range c.claim.Devices {
-				d := &c.claim.Devices[i]
+			for _, d := range c.claim.Devices {
 				taints, ok := selected(d.ID)
 				if !ok {
 					continue
@@ -134,7 +133,9 @@ func (t *Tracker) collect(under iter.Seq[device.Selector], selected func(device.
 					c.selected = append(c.selected, c.claim.tainted(d, taints))
 				}
 			}
-			claims = append(claims, c)
+			if len(c.selected) > 0 {
+				claims = append(claims, c)
+			}
 		})
 	}
 	return allocated, claims
@@ -143,10 +144,9 @@ func (t *Tracker) collect(under iter.Seq[device.Selector], selected func(device.
 // podsOf returns the pods that have selected devices through claims, sorted.
 func podsOf(claims []selectedClaim) []Situation {
 	found := map[*Pod]*Situation{}
-	for i := range claims {
-		c := &claims[i]
+	for _, c := range claims {
 		for _, pod := range c.users {
-			if len(c.selected) == 0 || !c.claim.givesTo(pod, c.podGroups) {
+			if !c.claim.givesTo(pod, c.podGroups) {
 				continue
 			}
 			if found[pod] == nil {
@@ -173,6 +173,6 @@ type selectedClaim struct {
 }
 
 // tainted returns a device of the claim with taints.
-func (c *Claim) tainted(d *AllocatedDevice, taints []Taint) TaintedDevice {
+func (c *Claim) tainted(d AllocatedDevice, taints []Taint) TaintedDevice {
 	return TaintedDevice{ID: d.ID, Claim: c.ClaimName, Tolerations: d.Tolerations, Window: c.Window, Taints: taints}
 }

@@ -16,11 +16,11 @@ import (
 // value stands no second one can be put beside it.
 func twinsOf(taints []corev1.Taint) []string {
 	var twins []string
-	for i := range taints {
-		if taints[i].Effect == corev1.TaintEffectNoExecute && slices.ContainsFunc(taints, func(t corev1.Taint) bool {
-			return t.Effect == corev1.TaintEffectNoSchedule && t.Key == taints[i].Key
+	for _, taint := range taints {
+		if taint.Effect == corev1.TaintEffectNoExecute && slices.ContainsFunc(taints, func(t corev1.Taint) bool {
+			return t.Effect == corev1.TaintEffectNoSchedule && t.Key == taint.Key
 		}) {
-			twins = append(twins, taints[i].Key)
+			twins = append(twins, taint.Key)
 		}
 	}
 	return twins
@@ -59,8 +59,8 @@ func (t *Tracker) addTwinned(users *podSet, rule *ruleState) {
 		return taint.Effect == corev1.TaintEffectNoExecute && taint.Key == rule.Taint.Key && taint.Value == rule.Taint.Value
 	}
 	t.eachAllocated(rule.Selector, func(state *claimState) {
-		for i := range state.claim.Devices {
-			if id := state.claim.Devices[i].ID; rule.Matches(id) && slices.ContainsFunc(t.actual().taints(id), waits) {
+		for _, d := range state.claim.Devices {
+			if rule.Matches(d.ID) && slices.ContainsFunc(t.actual().taints(d.ID), waits) {
 				users.repeated = true
 				users.addUsers(state)
 				return

@@ -48,8 +48,7 @@ func (v *view) held(pod *Pod) []TaintedDevice {
 		if slices.Contains(states[:i], state) || state.claim == nil || !state.claim.givesTo(pod, v.podGroups) {
 			continue
 		}
-		for i := range state.claim.Devices {
-			held := &state.claim.Devices[i]
+		for _, held := range state.claim.Devices {
 			if taints := v.evicting(held.ID); len(taints) > 0 {
 				tainted = append(tainted, state.claim.tainted(held, taints))
 			}

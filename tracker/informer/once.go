@@ -120,8 +120,8 @@ type origins struct {
 func newOrigins() *origins {
 	return &origins{words: newWords(), interned: newInterned(func(key []byte, o *tracker.Origin) []byte {
 		key = appendText(key, o.ServiceAccount, o.OwnerKind, string(o.OwnerUID), o.PriorityClassName)
-		for i := range o.Labels {
-			key = appendText(key, o.Labels[i].Key, o.Labels[i].Value)
+		for _, label := range o.Labels {
+			key = appendText(key, label.Key, label.Value)
 		}
 		return key
 	})}
