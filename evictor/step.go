@@ -55,7 +55,7 @@ func (e *Evictor) process(ctx context.Context, key tracker.Key) (wait time.Durat
 	defer func() { e.throttle.leave(asked, err) }() // Also after a panic.
 	ctx, cancel := context.WithTimeout(ctx, e.options.AttemptTimeout)
 	defer cancel()
-	ctx, end := e.traceAttempt(ctx, goal)
+	ctx, end := e.traceAttempt(ctx, goal, false)
 	defer end()
 	looked, held := map[tracker.Source]error{}, e.state.postponed(key)
 	for goal != nil {
@@ -83,7 +83,7 @@ func (e *Evictor) process(ctx context.Context, key tracker.Key) (wait time.Durat
 			traceHold(ctx, goal.cause, answer.Hold)
 		default:
 			asked = true
-			if blocked, err := e.act(ctx, goal, pass, held); !blocked {
+			if blocked, err := e.actTraced(ctx, goal, pass, held); !blocked {
 				return 0, err
 			}
 		}

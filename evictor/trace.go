@@ -21,11 +21,12 @@ const (
 	resultFailed  = "failed"
 )
 
-// traceAttempt starts the span of an attempt, a trace of its own, and returns the function that ends
-// it. The context carries the span to the functions below, which do nothing without one. An attempt
-// of a pod that waits for a rate limit has no span.
-func (e *Evictor) traceAttempt(ctx context.Context, goal *target) (traced context.Context, end func()) {
-	if e.options.Tracer == nil || e.rates.Waits(goal.pod.Key) {
+// traceAttempt starts the span of an attempt, a trace of its own, unless there is one already, and
+// returns the function that ends it. The context carries the span to the functions below, which do
+// nothing without one. An attempt of a pod that waits for a rate limit has no span until the pod is
+// granted a request: the limit may allow it during the attempt.
+func (e *Evictor) traceAttempt(ctx context.Context, goal *target, granted bool) (traced context.Context, end func()) {
+	if e.options.Tracer == nil || trace.SpanFromContext(ctx).SpanContext().IsValid() || !granted && e.rates.Waits(goal.pod.Key) {
 		return ctx, func() {}
 	}
 	ctx, span := e.options.Tracer.Start(ctx, "eviction")
@@ -39,6 +40,14 @@ func (e *Evictor) traceAttempt(ctx context.Context, goal *target) (traced contex
 		)
 	}
 	return ctx, func() { span.End() }
+}
+
+// actTraced calls act in the span of the attempt.
+func (e *Evictor) actTraced(ctx context.Context, goal *target, pass checks.Pass, held heldReasons) (blocked bool, err error) {
+	ctx, end := e.traceAttempt(ctx, goal, true)
+	defer end()
+	e.traceCause(ctx, goal)
+	return e.act(ctx, goal, pass, held)
 }
 
 // recording returns the span of an attempt; false if it is not exported.

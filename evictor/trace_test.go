@@ -195,7 +195,7 @@ func TestAttemptsThatAreNotSampledAreNotSent(t *testing.T) {
 func TestWithoutATracerTracingAllocatesNothing(t *testing.T) {
 	e, ctx := &Evictor{}, t.Context()
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		_, end := e.traceAttempt(ctx, nil)
+		_, end := e.traceAttempt(ctx, nil, false)
 		defer end()
 		e.traceCause(ctx, nil)
 		traceHold(ctx, nil, &checks.Hold{})
