@@ -34,9 +34,16 @@ const (
 	changeDeleted change = "deleted"
 )
 
-// eventReasons are the reasons of the events on the Lease.
-var eventReasons = map[change]string{
-	changeCreated: "WebhooksCreated", changeEdited: "WebhooksEdited", changeDeleted: "WebhooksDeleted",
+// event returns the reason of the event on the Lease.
+func (c change) event() string {
+	switch c {
+	case changeCreated:
+		return "WebhooksCreated"
+	case changeEdited:
+		return "WebhooksEdited"
+	default:
+		return "WebhooksDeleted"
+	}
 }
 
 // WatchMetrics shows whether the API server calls Tollgate.
@@ -59,7 +66,7 @@ func NewWatchMetrics(reg prometheus.Registerer) *WatchMetrics {
 		}, []string{"configuration", "change"}),
 	}
 	for c := range kinds {
-		for what := range eventReasons {
+		for _, what := range []change{changeCreated, changeEdited, changeDeleted} {
 			m.changes.WithLabelValues(string(c), string(what))
 		}
 	}
@@ -172,5 +179,5 @@ func (w *Watcher) report(ctx context.Context, c Kind, what change, eventType, mo
 	w.options.Metrics.changes.WithLabelValues(string(c), string(what)).Inc()
 	name := kinds[c].name + " " + w.options.Name
 	logr.FromContextOrDiscard(ctx).WithValues("object", name).Info("webhooks were "+string(what), details...)
-	w.Recorder.Eventf(w.options.Lease, eventType, eventReasons[what], "%s was %s%s", name, what, more)
+	w.Recorder.Eventf(w.options.Lease, eventType, what.event(), "%s was %s%s", name, what, more)
 }

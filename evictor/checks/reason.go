@@ -1,9 +1,6 @@
 package checks
 
-import (
-	"cmp"
-	"strings"
-)
+import "strings"
 
 // Reason is the reason why a pod that is due is held. The values are metric labels.
 type Reason string
@@ -35,16 +32,16 @@ const (
 // texts has the name of each reason in conditions, and the text that explains it and says what ends the
 // hold. {policy} stands for the EvictionPolicy, and {name} for its name.
 var texts = map[Reason]struct{ condition, text string }{
-	Paused:    {"Paused", "{policy} is paused. To let them go: kubectl tollgate resume policy {name}"},
-	Protected: {"Protected", "{policy} protects them. They stay until the taint goes, or spec.protect is changed"},
-	NodesDown: {"NodesDown", "every node is not ready or unreachable, which is hardly the fault of all of them. They go on when a node is back"},
-	Looping: {"Looping", "pods of the same controller are evicted because of it again and again. " +
+	Paused:    {condition: "Paused", text: "{policy} is paused. To let them go: kubectl tollgate resume policy {name}"},
+	Protected: {condition: "Protected", text: "{policy} protects them. They stay until the taint goes, or spec.protect is changed"},
+	NodesDown: {condition: "NodesDown", text: "every node is not ready or unreachable, which is hardly the fault of all of them. They go on when a node is back"},
+	Looping: {condition: "Looping", text: "pods of the same controller are evicted because of it again and again. " +
 		"They go one after the other, more and more slowly; keep new pods off with the effect NoSchedule"},
-	TwinMissing:      {"TwinMissing", "nothing keeps new pods off yet. They go once the same taint stands there with the effect NoSchedule"},
-	NamespaceUnknown: {"NamespaceUnknown", "{policy} asks for labels of their namespace, which are not known yet"},
-	BreakerTripped: {"BreakerTripped", "the breaker of {policy} has let as many pods go as it may. " +
+	TwinMissing:      {condition: "TwinMissing", text: "nothing keeps new pods off yet. They go once the same taint stands there with the effect NoSchedule"},
+	NamespaceUnknown: {condition: "NamespaceUnknown", text: "{policy} asks for labels of their namespace, which are not known yet"},
+	BreakerTripped: {condition: "BreakerTripped", text: "the breaker of {policy} has let as many pods go as it may. " +
 		"Approve with an EvictionApproval for this object or for the policy, or raise spec.breaker"},
-	Budget: {"BudgetExceeded", "their PodDisruptionBudgets do not let them go. This is tried again and again, as {policy} says (method Evict)"},
+	Budget: {condition: "BudgetExceeded", text: "their PodDisruptionBudgets do not let them go. This is tried again and again, as {policy} says (method Evict)"},
 }
 
 // Reasons returns all reasons.
@@ -53,7 +50,12 @@ func Reasons() []Reason {
 }
 
 // Condition returns the reason for conditions.
-func (r Reason) Condition() string { return cmp.Or(texts[r].condition, "Held") }
+func (r Reason) Condition() string {
+	if known, ok := texts[r]; ok {
+		return known.condition
+	}
+	return "Held"
+}
 
 // Explain returns why pods are held, and what ends the hold. policy is the name of the EvictionPolicy
 // that holds them, empty for none.

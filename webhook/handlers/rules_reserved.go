@@ -86,18 +86,22 @@ func markFindings(now, old *ruleMetadata) []policy.Finding {
 // rule of a patch that is not controlled by it any more would not be one for the evictor, so only
 // the garbage collector may take that owner away.
 func ownerFindings(username string, now, old *ruleMetadata) []policy.Finding {
-	finding := policy.Finding{Field: "metadata.ownerReferences", Remedy: "leave its owners as they are"}
+	const field, remedy = "metadata.ownerReferences", "leave its owners as they are"
 	added := hasOthers(now.OwnerReferences, old.OwnerReferences)
 	removed := hasOthers(old.OwnerReferences, now.OwnerReferences) && !slices.Contains(collectors, username)
 	switch {
 	case now.Labels.Pair != nil && added:
-		finding.Reason, finding.Problem = policy.TwinReserved, "this rule was made by Tollgate and goes with what it stands beside"
+		return []policy.Finding{{
+			Reason: policy.TwinReserved, Field: field, Remedy: remedy,
+			Problem: "this rule was made by Tollgate and goes with what it stands beside",
+		}}
 	case now.Labels.Patch != nil && (added || removed):
-		finding.Reason, finding.Problem = policy.PatchReserved, "this rule was written out by Tollgate and goes with its ResourceSlicePatch"
-	default:
-		return nil
+		return []policy.Finding{{
+			Reason: policy.PatchReserved, Field: field, Remedy: remedy,
+			Problem: "this rule was written out by Tollgate and goes with its ResourceSlicePatch",
+		}}
 	}
-	return []policy.Finding{finding}
+	return nil
 }
 
 // hasOthers reports whether list has an owner that others do not have. Whether an owner
