@@ -41,9 +41,9 @@ func (c change) event() string {
 		return "WebhooksCreated"
 	case changeEdited:
 		return "WebhooksEdited"
-	default:
-		return "WebhooksDeleted"
+	case changeDeleted:
 	}
+	return "WebhooksDeleted"
 }
 
 // WatchMetrics shows whether the API server calls Tollgate.
