@@ -71,29 +71,34 @@ func (t *Tracker) Patches() []PatchRef {
 func (t *Tracker) Standing(source Source, key string) (first, last Taint, ok bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	var taints, standing []Taint
+	consider := func(taints []Taint) {
+		for _, taint := range taints {
+			if taint.Key != key || taint.Effect != corev1.TaintEffectNoExecute {
+				continue
+			}
+			if !ok || compareAppeared(taint, first) < 0 {
+				first = taint
+			}
+			if !ok || compareAppeared(taint, last) > 0 {
+				last = taint
+			}
+			ok = true
+		}
+	}
 	switch source.Kind {
 	case SourceNode:
-		taints = t.nodes[source.Name].taints
+		consider(t.nodes[source.Name].taints)
 	case SourceRule:
 		if rule, known := t.rules[source.Name]; known {
-			taints = rule.taints
+			consider(rule.taints)
 		}
 	case SourcePatch:
 		for _, rule := range t.written[source.Name] {
-			taints = append(taints, rule.taint())
+			consider(rule.taints)
 		}
 	case SourceSlice:
 	}
-	for _, taint := range taints {
-		if taint.Key == key && taint.Effect == corev1.TaintEffectNoExecute {
-			standing = append(standing, taint)
-		}
-	}
-	if len(standing) == 0 {
-		return first, last, false
-	}
-	return slices.MinFunc(standing, compareAppeared), slices.MaxFunc(standing, compareAppeared), true
+	return first, last, ok
 }
 
 func compareAppeared(a, b Taint) int {

@@ -137,8 +137,8 @@ func (s *Slice) source() Source {
 	return Source{Kind: SourceSlice, Name: s.Name}
 }
 
-// dated returns the taint of an object, dated. A taint without a time, which
-// the API server does not store but a client may be handed, counts from now (DE-30, K08).
+// dated returns the taint of an object, dated. A taint without a time counts from now (DE-30, K08). The
+// API server stores none on devices and in rules, but a client may be handed one; nodes may have some.
 func dated(spec resourcev1.DeviceTaint, source Source, now time.Time) Taint {
 	taint := Taint{
 		Key: spec.Key, Value: spec.Value, Effect: corev1.TaintEffect(spec.Effect),
