@@ -43,7 +43,7 @@ func TestAPodThatIsDueLaterWaits(t *testing.T) {
 	})
 	t.Run("the table says it in a line", func(t *testing.T) {
 		table := s.does(t, "evictions -n NAMESPACE").out
-		require.Regexp(t, s.text(`(?m)^NAMESPACE +sooner +in (5m|4m\d+s) +Waiting +broken of node/NODE$`), table)
+		require.Regexp(t, s.text(`(?m)^NAMESPACE +sooner +in (5m(1s)?|4m\d+s) +Waiting +broken of node/NODE$`), table)
 		require.NotContains(t, table, "\x1b", "there is no terminal")
 	})
 	t.Run("without the taint nobody has to", func(t *testing.T) {
