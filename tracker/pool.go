@@ -138,7 +138,7 @@ func (s *Slice) source() Source {
 }
 
 // dated returns the taint of an object, dated. A taint without a time counts from now (DE-30, K08). The
-// API server stores none on devices and in rules, but a client may be handed one; nodes may have some.
+// API server stores no such taint of a device or in a rule, but a client may be handed one.
 func dated(spec resourcev1.DeviceTaint, source Source, now time.Time) Taint {
 	taint := Taint{
 		Key: spec.Key, Value: spec.Value, Effect: corev1.TaintEffect(spec.Effect),
