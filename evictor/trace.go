@@ -42,8 +42,11 @@ func (e *Evictor) traceAttempt(ctx context.Context, goal *target, granted bool) 
 	return ctx, func() { span.End() }
 }
 
-// actTraced calls act in the span of the attempt.
+// actTraced calls act in the span of the attempt, which it starts if there is none yet.
 func (e *Evictor) actTraced(ctx context.Context, goal *target, pass checks.Pass, held heldReasons) (blocked bool, err error) {
+	if _, ok := recording(ctx); ok {
+		return e.act(ctx, goal, pass, held)
+	}
 	ctx, end := e.traceAttempt(ctx, goal, true)
 	defer end()
 	e.traceCause(ctx, goal)

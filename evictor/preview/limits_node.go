@@ -3,6 +3,7 @@ package preview
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -38,7 +39,10 @@ func (l *Limits) Node(ctx context.Context, set *taint.Set, w NodeWrite) (Verdict
 	}
 	written := w.Node.DeepCopy()
 	written.Spec.Taints = append(written.Spec.Taints, w.Given...)
-	review := w.review(written)
+	review, err := w.review(written)
+	if err != nil {
+		return Verdict{}, err
+	}
 	var now time.Time
 	if l != nil {
 		now, review.Authorizer = l.Clock.Now(), l.Authorizer
@@ -62,20 +66,31 @@ func (l *Limits) Node(ctx context.Context, set *taint.Set, w NodeWrite) (Verdict
 }
 
 // review returns the request that the write would be.
-func (w *NodeWrite) review(written *corev1.Node) *cel.Review {
+func (w *NodeWrite) review(written *corev1.Node) (*cel.Review, error) {
+	object, err := encode(written)
+	if err != nil {
+		return nil, err
+	}
+	old, err := encode(w.Node)
+	if err != nil {
+		return nil, err
+	}
 	kind := metav1.GroupVersionKind{Version: "v1", Kind: "Node"}
 	resource := metav1.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	return &cel.Review{Request: &admissionv1.AdmissionRequest{
 		Kind: kind, RequestKind: &kind, Resource: resource, RequestResource: &resource,
 		Name: w.Node.Name, Operation: admissionv1.Update, UserInfo: w.User, DryRun: &w.DryRun,
-		Object: encode(written), OldObject: encode(w.Node),
-	}}
+		Object: runtime.RawExtension{Raw: object}, OldObject: runtime.RawExtension{Raw: old},
+	}}, nil
 }
 
 // encode returns a node with its kind, which a node that a client returns does not have.
-func encode(node *corev1.Node) runtime.RawExtension {
+func encode(node *corev1.Node) ([]byte, error) {
 	typed := *node
 	typed.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}
-	raw, _ := json.Marshal(&typed) // A node that was decoded can be encoded.
-	return runtime.RawExtension{Raw: raw}
+	raw, err := json.Marshal(&typed)
+	if err != nil {
+		return nil, fmt.Errorf("encode node %s: %w", node.Name, err)
+	}
+	return raw, nil
 }
