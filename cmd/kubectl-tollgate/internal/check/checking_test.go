@@ -383,15 +383,15 @@ func TestPoliciesOfOneNameReplaceEachOther(t *testing.T) {
 	both, err := (Policies{}).With(parsed(t, one+"\n---\n"+two))
 	require.NoError(t, err)
 	require.Equal(t, 1, both.Len())
-	require.Equal(t, "two", both.tolerations()[0].Spec.Taints[0].Key)
+	require.Equal(t, "two", both.apart().tolerations[0].Spec.Taints[0].Key)
 
 	stored := Policies{}
 	for _, o := range parsed(t, one+"\n---\n"+strings.Replace(one, "name: a", "name: b", 1)) {
 		require.NoError(t, stored.AddStored(o.Unstructured))
 	}
 	over := stored.Over(both)
-	require.Len(t, over.tolerations(), 2)
-	require.Equal(t, "two", over.tolerations()[0].Spec.Taints[0].Key)
+	require.Len(t, over.apart().tolerations, 2)
+	require.Equal(t, "two", over.apart().tolerations[0].Spec.Taints[0].Key)
 	require.Error(t, stored.AddStored(parsed(t, pod("a", ""))[0].Unstructured))
 }
 

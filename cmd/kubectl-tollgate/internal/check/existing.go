@@ -48,18 +48,12 @@ func (c *command) scan(ctx context.Context, given Policies, report *Report) erro
 		namespace = metav1.NamespaceAll
 	}
 	if len(c.policies) == 0 {
-		served, err := given.read(ctx, clients, "tolerationpolicies")
-		if err == nil && !served {
-			err = errors.New("the API server serves no TolerationPolicies to judge by: name policies with -p, or install Tollgate's CustomResourceDefinitions")
-		}
-		if err == nil { // A guard of a PlacementPolicy is a TolerationPolicy, too.
-			_, err = given.read(ctx, clients, "placementpolicies")
-		}
-		if err != nil {
+		// A guard of a PlacementPolicy is a TolerationPolicy, too.
+		if err := given.readAll(ctx, clients, "-p", "tolerationpolicies", "placementpolicies"); err != nil {
 			return err
 		}
 	}
-	policies := given.tolerations()
+	policies := given.apart().tolerations
 	report.Policies = len(policies)
 	if len(policies) == 0 {
 		report.note("there is no TolerationPolicy to judge by: everything is allowed")

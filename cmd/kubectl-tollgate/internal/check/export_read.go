@@ -3,9 +3,10 @@ package check
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,93 +18,42 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/vap"
 )
 
-// policies are the policies that can be exported, those that guards of PlacementPolicies stand
-// for included.
-type policies struct {
-	tolerations []v1alpha1.TolerationPolicy
-	taints      []v1alpha1.TaintPolicy
-	placements  []v1alpha1.PlacementPolicy
-}
-
-// addGuards adds the policies that guards stand for. A PlacementPolicy with a guard has to be
-// valid.
-func (p *policies) addGuards() error {
-	for _, placing := range p.placements {
-		tolerations, taints := placement.Guard(&placing)
-		if tolerations == nil {
-			continue
-		}
-		if errs := placement.ValidatePolicy(&placing); len(errs) > 0 {
-			return fmt.Errorf("read %s: %w", tolerations.Name, errs.ToAggregate())
-		}
-		p.tolerations = append(p.tolerations, *tolerations)
-		if taints != nil {
-			p.taints = append(p.taints, *taints)
-		}
-	}
-	return nil
-}
-
-func (p *policies) len() int { return len(p.tolerations) + len(p.taints) }
-
 // readFile returns the policies in a file, or in standard input.
 func readFile(file string, stdin io.Reader) (policies, error) {
 	objects, err := cli.ReadManifests([]string{file}, stdin)
 	if err != nil {
 		return policies{}, err
 	}
-	var found policies
-	for _, o := range objects {
-		if o.GetAPIVersion() != v1alpha1.GroupVersion.String() {
-			continue
-		}
-		switch o.GetKind() {
-		case "TolerationPolicy":
-			err = decode(&o, &found.tolerations)
-		case "TaintPolicy":
-			err = decode(&o, &found.taints)
-		case "PlacementPolicy":
-			err = decode(&o, &found.placements)
-		}
-		if err != nil {
-			return policies{}, err
-		}
+	found, err := (Policies{}).With(objects)
+	if err != nil {
+		return policies{}, err
 	}
-	return found, found.addGuards()
-}
-
-func decode[T any](object *cli.Object, into *[]T) error {
-	var one T
-	if err := cli.DecodeStrict(object.Unstructured, &one); err != nil {
-		return fmt.Errorf("read %s: %w", object.GetKind(), err)
-	}
-	*into = append(*into, one)
-	return nil
+	return found.exportable()
 }
 
 // readCluster returns the policies in a cluster.
 func readCluster(ctx context.Context, clients *cli.Clients) (policies, error) {
-	var found policies
-	err := readKind(ctx, clients, "tolerationpolicies", &found.tolerations)
-	if err == nil {
-		err = readKind(ctx, clients, "taintpolicies", &found.taints)
-	}
-	if err == nil {
-		err = readKind(ctx, clients, "placementpolicies", &found.placements)
-	}
+	found := Policies{}
+	err := found.readAll(ctx, clients, "-f", "tolerationpolicies", "taintpolicies", "placementpolicies")
 	clients.Progress.End()
-	if err == nil {
-		err = found.addGuards()
+	if err != nil {
+		return policies{}, err
 	}
-	return found, err
+	return found.exportable()
 }
 
-func readKind[T any](ctx context.Context, clients *cli.Clients, name string, into *[]T) error {
-	err := cli.AppendAll(ctx, clients, v1alpha1.GroupVersion.WithResource(name).GroupResource(), into)
-	if errors.Is(err, cli.ErrNotServed) {
-		return fmt.Errorf("%w; name policies with -f, or install Tollgate's CustomResourceDefinitions", err)
+// exportable returns the policies that can be exported. A PlacementPolicy with a guard has to be valid.
+func (p Policies) exportable() (policies, error) {
+	for _, key := range slices.Sorted(maps.Keys(p)) {
+		placing, ok := p[key].(*v1alpha1.PlacementPolicy)
+		if !ok || placing.Spec.Guard == nil {
+			continue
+		}
+		if errs := placement.ValidatePolicy(placing); len(errs) > 0 {
+			return policies{}, fmt.Errorf("read %s: %w", key, errs.ToAggregate())
+		}
 	}
-	return err
+	return p.apart(), nil
 }
 
 // write writes objects. It is an error if two policies are exported under one name, as a guard and

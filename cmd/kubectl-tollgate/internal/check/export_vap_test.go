@@ -115,9 +115,11 @@ spec:
 func TestWhatCannotBeReadIsAnError(t *testing.T) {
 	t.Parallel()
 	for sentence, c := range map[string]struct{ text, problem string }{
-		"a file without policies": {"kind: Pod\napiVersion: v1\n", "there is no TolerationPolicy and no TaintPolicy in the file"},
-		"a policy with a fault":   {"kind: TolerationPolicy\napiVersion: tollgate.dev/v1alpha1\nspec: {taints: [{key: '**'}]}\n", "spec.taints[0].key"},
-		"a field with a typo":     {"kind: TolerationPolicy\napiVersion: tollgate.dev/v1alpha1\nspec: {taint: []}\n", `unknown field "spec.taint"`},
+		"a file without policies":     {"kind: Pod\napiVersion: v1\n", "there is no TolerationPolicy and no TaintPolicy in the file"},
+		"a policy with a fault":       {"kind: TolerationPolicy\napiVersion: tollgate.dev/v1alpha1\nmetadata: {name: p}\nspec: {taints: [{key: '**'}]}\n", "spec.taints[0].key"},
+		"a policy without a name":     {"kind: TolerationPolicy\napiVersion: tollgate.dev/v1alpha1\nspec: {taints: [{key: a}]}\n", "<stdin>:1: TolerationPolicy : metadata.name: a policy has to have a name"},
+		"a policy in another version": {"kind: TolerationPolicy\napiVersion: tollgate.dev/v1\nmetadata: {name: p}\nspec: {taints: [{key: a}]}\n", "apiVersion is tollgate.dev/v1, want tollgate.dev/v1alpha1"},
+		"a field with a typo":         {"kind: TolerationPolicy\napiVersion: tollgate.dev/v1alpha1\nspec: {taint: []}\n", `unknown field "spec.taint"`},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			t.Parallel()
@@ -203,8 +205,7 @@ func TestAnEmptyClusterHasNothingToExport(t *testing.T) {
 func TestWhoCannotReadPoliciesIsToldWhy(t *testing.T) {
 	t.Parallel()
 	_, err := readCluster(t.Context(), cluster(t, nil))
-	require.ErrorIs(t, err, cli.ErrNotServed)
-	require.ErrorContains(t, err, "name policies with -f")
+	require.ErrorContains(t, err, "the API server does not serve tolerationpolicies: name policies with -f, or install")
 
 	clients := cluster(t, servedKinds)
 	custom, ok := clients.Dynamic.(*dynamicfake.FakeDynamicClient)
@@ -221,11 +222,11 @@ func TestAGuardIsExportedOnlyIfItsPolicyIsValid(t *testing.T) {
 	t.Parallel()
 	const guard = "{kind: PlacementPolicy, apiVersion: tollgate.dev/v1alpha1, metadata: {name: x}, spec: {match: {namespaces: [x]}, guard: {taints: [{key: x, effect: Never}], register: {nodeSelector: {matchLabels: {pool: x}}}}}}"
 	out, _, err := runVAP(t, "-", guard)
-	require.ErrorContains(t, err, "read PlacementPolicy/x: spec.guard.taints[0].effect: ")
+	require.ErrorContains(t, err, "<stdin>:1: PlacementPolicy x: spec.guard.taints[0].effect: ")
 	require.Equal(t, cli.ExitError, cli.ExitCode(err))
 	require.Empty(t, out)
 	_, err = runMap(t, guard, false)
-	require.ErrorContains(t, err, "read PlacementPolicy/x: spec.guard.taints[0].effect: ")
+	require.ErrorContains(t, err, "<stdin>:1: PlacementPolicy x: spec.guard.taints[0].effect: ")
 	_, err = readCluster(t.Context(), cluster(t, servedKinds, guard))
 	require.ErrorContains(t, err, "read PlacementPolicy/x: spec.guard.taints[0].effect: ")
 }
@@ -238,8 +239,8 @@ func TestTwoPoliciesAreNotExportedUnderOneName(t *testing.T) {
 		taint = "{kind: TaintPolicy" + named + ", setters: [{rbac: true}], register: [{nodeSelector: {matchLabels: {pool: a}}, taints: [{key: a, effect: NoSchedule}]}]}}"
 	)
 	for text, problem := range map[string]string{
-		"{kind: TolerationPolicy" + named + "}}": "TolerationPolicy/placementpolicy-x and PlacementPolicy/x would both be exported as ValidatingAdmissionPolicy tollgate-tolerations-placementpolicy-x-",
-		taint:                                    "TaintPolicy/placementpolicy-x and PlacementPolicy/x would both be exported as ValidatingAdmissionPolicy tollgate-taints-placementpolicy-x-nodes",
+		"{kind: TolerationPolicy" + named + "}}": "PlacementPolicy/x and TolerationPolicy/placementpolicy-x would both be exported as ValidatingAdmissionPolicy tollgate-tolerations-placementpolicy-x-",
+		taint:                                    "PlacementPolicy/x and TaintPolicy/placementpolicy-x would both be exported as ValidatingAdmissionPolicy tollgate-taints-placementpolicy-x-nodes",
 	} {
 		out, _, err := runVAP(t, "-", guard+text, "--partial")
 		require.ErrorContains(t, err, problem)
@@ -247,7 +248,7 @@ func TestTwoPoliciesAreNotExportedUnderOneName(t *testing.T) {
 		require.Empty(t, out)
 	}
 	out, err := runMap(t, guard+taint, false)
-	require.ErrorContains(t, err, "TaintPolicy/placementpolicy-x and PlacementPolicy/x would both be exported as MutatingAdmissionPolicy tollgate-register-placementpolicy-x-0")
+	require.ErrorContains(t, err, "PlacementPolicy/x and TaintPolicy/placementpolicy-x would both be exported as MutatingAdmissionPolicy tollgate-register-placementpolicy-x-0")
 	require.NotContains(t, out, "apiVersion")
 	_, err = runMap(t, guard+"{kind: TolerationPolicy"+named+"}}", false)
 	require.NoError(t, err, "TolerationPolicies are not exported by map")

@@ -48,21 +48,36 @@ func policyKindOf(object *unstructured.Unstructured) (policyset.Kind, bool) {
 	return kind, ok && object.GroupVersionKind().Group == v1alpha1.GroupVersion.Group
 }
 
-// tolerations returns the TolerationPolicies, those that guards of PlacementPolicies stand for
-// included.
-func (p Policies) tolerations() []v1alpha1.TolerationPolicy {
-	var policies []v1alpha1.TolerationPolicy
+// policies are TolerationPolicies and TaintPolicies, by name, after those that guards of
+// PlacementPolicies stand for.
+type policies struct {
+	tolerations []v1alpha1.TolerationPolicy
+	taints      []v1alpha1.TaintPolicy
+}
+
+func (p *policies) len() int { return len(p.tolerations) + len(p.taints) }
+
+// apart returns the policies of both kinds.
+func (p Policies) apart() (found policies) {
 	for _, key := range slices.Sorted(maps.Keys(p)) {
+		var tolerations *v1alpha1.TolerationPolicy
+		var taints *v1alpha1.TaintPolicy
 		switch o := p[key].(type) {
 		case *v1alpha1.TolerationPolicy:
-			policies = append(policies, *o)
+			tolerations = o
+		case *v1alpha1.TaintPolicy:
+			taints = o
 		case *v1alpha1.PlacementPolicy:
-			if guard, _ := placement.Guard(o); guard != nil {
-				policies = append(policies, *guard)
-			}
+			tolerations, taints = placement.Guard(o)
+		}
+		if tolerations != nil {
+			found.tolerations = append(found.tolerations, *tolerations)
+		}
+		if taints != nil {
+			found.taints = append(found.taints, *taints)
 		}
 	}
-	return policies
+	return found
 }
 
 // With returns the policies and those among objects, which replace the ones with their names. It
@@ -201,6 +216,21 @@ func (c *command) lookup(ctx context.Context, options *Options, report *Report) 
 	options.Policies = stored.Over(options.Policies)
 	options.Cluster = clients
 	options.Authorizer = auth.NewAuthority(clients.Kubernetes.AuthorizationV1().SubjectAccessReviews(), c.clock, auth.AuthorityLimits{})
+	return nil
+}
+
+// readAll adds the policies of resources that are in a cluster. It is an error if the cluster does not
+// serve one of them, which names the flag for policies in files.
+func (p Policies) readAll(ctx context.Context, clients *cli.Clients, flag string, resources ...string) error {
+	for _, resource := range resources {
+		served, err := p.read(ctx, clients, resource)
+		if err != nil {
+			return err
+		}
+		if !served {
+			return fmt.Errorf("the API server does not serve %s: name policies with %s, or install Tollgate's CustomResourceDefinitions", resource, flag)
+		}
+	}
 	return nil
 }
 

@@ -181,7 +181,7 @@ func (r *Report) String() string {
 func (r *Report) Write(w io.Writer, format string) error {
 	switch {
 	case cli.IsDocument(format):
-		return cli.WriteDocument(w, format, "  ", r)
+		return cli.Print(w, format, r)
 	case format == "junit":
 		return r.writeJUnit(w)
 	case format == "sarif":
@@ -445,7 +445,7 @@ func (r *Report) writeSARIF(w io.Writer) error {
 	for i, result := range results {
 		results[i].RuleIndex, _ = slices.BinarySearch(ids, result.RuleID)
 	}
-	return cli.WriteDocument(w, "json", "  ", &sarifLog{
+	return cli.Print(w, "json", &sarifLog{
 		Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0",
 		Runs: []sarifRun{{map[string]any{"driver": map[string]any{"name": "tollgate", "rules": rules}}, results}},
 	})

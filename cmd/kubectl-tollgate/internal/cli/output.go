@@ -83,17 +83,8 @@ func oneOf(flag, value string, values []string) error {
 	return fmt.Errorf("--%s is %q, want one of %s", flag, value, strings.TrimPrefix(strings.Join(values, ", "), ", "))
 }
 
-// Print writes an object as kubectl does, as JSON, as YAML, or the part that a template selects.
-func Print(out io.Writer, format string, object any) error {
-	return write(out, format, "    ", true, object)
-}
-
-// WriteDocument writes a value as YAML, as JSON with an indent, or the part that a template selects.
-func WriteDocument(out io.Writer, format, indent string, value any) error {
-	return write(out, format, indent, false, value)
-}
-
-func write(out io.Writer, format, indent string, escapeHTML bool, value any) error {
+// Print writes a value as kubectl does, as YAML, as JSON, or the part that a template selects.
+func Print(out io.Writer, format string, value any) error {
 	switch format {
 	case "yaml":
 		text, err := yaml.Marshal(value)
@@ -106,8 +97,8 @@ func write(out io.Writer, format, indent string, escapeHTML bool, value any) err
 		return nil
 	case "json":
 		encoder := json.NewEncoder(out)
-		encoder.SetIndent("", indent)
-		encoder.SetEscapeHTML(escapeHTML)
+		encoder.SetIndent("", "    ")
+		encoder.SetEscapeHTML(false)
 		if err := encoder.Encode(value); err != nil {
 			return fmt.Errorf("write JSON: %w", err)
 		}
@@ -199,13 +190,39 @@ func (f *WriteFlags) RequestDryRun() []string {
 	return nil
 }
 
-// Line returns the line about an object that a command created, configured or deleted.
-func (f *WriteFlags) Line(object *unstructured.Unstructured, done string) string {
-	if f.Format == "name" {
-		return NameOf(object) + "\n"
-	}
+// Written is an object that a command created, configured or deleted, as Done says.
+type Written struct {
+	Object *unstructured.Unstructured
+	Done   string
+}
+
+// WriteObjects writes what a command wrote as kubectl does: a line for each object, or a document,
+// which is one object as it is, or a list of several.
+func (f *WriteFlags) WriteObjects(out io.Writer, objects ...Written) error {
 	dry := map[string]string{DryRunClient: " (dry run)", DryRunServer: " (server dry run)"}
-	return NameOf(object) + " " + done + dry[f.DryRun] + "\n"
+	var items []any
+	for _, o := range objects {
+		o.Object.SetManagedFields(nil)
+		items = append(items, o.Object.Object)
+		if IsDocument(f.Format) {
+			continue
+		}
+		line := NameOf(o.Object)
+		if f.Format != "name" {
+			line += " " + o.Done + dry[f.DryRun]
+		}
+		if _, err := fmt.Fprintln(out, line); err != nil {
+			return fmt.Errorf("write %s: %w", line, err)
+		}
+	}
+	switch {
+	case !IsDocument(f.Format) || len(items) == 0:
+		return nil
+	case len(items) == 1:
+		return Print(out, f.Format, items[0])
+	default:
+		return Print(out, f.Format, map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": items})
+	}
 }
 
 // NameOf returns the name of an object as kubectl prints it.

@@ -65,7 +65,7 @@ func TestTemplatesSelectParts(t *testing.T) {
 		`go-template={{len .items}} pods of {{.kind}}{{with .x}}{{end}}`: "2 pods of EvictionList",
 	} {
 		var out bytes.Buffer
-		require.NoError(t, cli.WriteDocument(&out, format, "  ", document), format)
+		require.NoError(t, cli.Print(&out, format, document), format)
 		require.Equal(t, want, out.String(), format)
 	}
 }

@@ -118,7 +118,7 @@ func show(ctx context.Context, clients *cli.Clients, filter Filter, output strin
 	case cli.IsDocument(output):
 		var document bytes.Buffer
 		if err = inventory.WriteJSON(ctx, &document); err == nil {
-			err = cli.WriteDocument(to, output, "", json.RawMessage(document.Bytes()))
+			err = cli.Print(to, output, json.RawMessage(document.Bytes()))
 		}
 	case output == "name":
 		err = inventory.WriteNames(ctx, to)

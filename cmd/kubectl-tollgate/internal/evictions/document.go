@@ -101,7 +101,7 @@ func WriteDocument(w io.Writer, output string, evictions []Eviction, now time.Ti
 	for _, e := range evictions {
 		document.Items = append(document.Items, itemOf(&e))
 	}
-	return cli.WriteDocument(w, output, "    ", document)
+	return cli.Print(w, output, document)
 }
 
 // changeDocuments returns a function that writes one line of JSON for each change.

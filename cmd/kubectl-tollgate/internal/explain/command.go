@@ -147,7 +147,7 @@ func show(ctx context.Context, clients *cli.Clients, of question, output string,
 	switch {
 	case err != nil:
 	case cli.IsDocument(output):
-		err = cli.WriteDocument(out, output, "  ", answer)
+		err = cli.Print(out, output, answer)
 	default:
 		err = writeText(out, answer, output == "wide", of.now)
 	}

@@ -3,6 +3,7 @@ package operate
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -162,12 +164,15 @@ func (c *approveCommand) run(ctx context.Context, clients *cli.Clients) error {
 	if err := c.confirm(ctx, append(notes, others...), question, notDone); err != nil {
 		return err
 	}
+	var created []cli.Written
 	for _, a := range planned {
-		if err := c.approve(ctx, a, c.most(held[a])); err != nil {
-			return err
+		var object *unstructured.Unstructured
+		if object, err = c.approve(ctx, a, c.most(held[a])); err != nil {
+			break
 		}
+		created = append(created, cli.Written{Object: object, Done: "created"})
 	}
-	return nil
+	return errors.Join(err, c.WriteObjects(c.out, created...))
 }
 
 // most returns the approved number of pods.
@@ -177,9 +182,9 @@ func (c *approveCommand) most(held []evictions.Eviction) int32 {
 
 var approvalResource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "evictionapprovals"}
 
-// approve creates an approval, unless in a dry run, and prints it. The API server generates its name
-// from the object and the taint, since the same taint may be approved again later.
-func (c *approveCommand) approve(ctx context.Context, a approval, most int32) error {
+// approve creates an approval, unless in a dry run. The API server generates its name from the object
+// and the taint, since the same taint may be approved again later.
+func (c *approveCommand) approve(ctx context.Context, a approval, most int32) (*unstructured.Unstructured, error) {
 	text := a.name
 	spec := v1alpha1.EvictionApprovalSpec{MaxPods: most, ExpiresAfter: metav1.Duration{Duration: c.expiry}}
 	if a.key != "" {
@@ -200,7 +205,7 @@ func (c *approveCommand) approve(ctx context.Context, a approval, most int32) er
 	return c.create(ctx, &v1alpha1.EvictionApproval{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EvictionApproval"},
 		ObjectMeta: metav1.ObjectMeta{GenerateName: strings.Trim(cli.PartOfName(text), "-") + "-"}, Spec: spec,
-	}, "EvictionApproval", "created", metav1.CreateOptions{FieldManager: "tollgate-approve", FieldValidation: metav1.FieldValidationStrict})
+	}, "EvictionApproval", metav1.CreateOptions{FieldManager: "tollgate-approve", FieldValidation: metav1.FieldValidationStrict})
 }
 
 // target is the object of an approval.

@@ -48,6 +48,7 @@ func TestWritesWhatTheGoldenFilesHave(t *testing.T) {
 	for name, line := range map[string]string{
 		"node":    "node n1 --taint example.com/broken --dry-run",
 		"yaml":    "rule hot --for 30m --dry-run -o yaml",
+		"list":    "policy default --dry-run=client -o yaml",
 		"policy":  "policy default --dry-run=client",
 		"to-come": "rule quarantine --taint example.com/broken --pods 120 --dry-run",
 	} {

@@ -94,35 +94,19 @@ func (c *command) confirm(ctx context.Context, notes []string, question, notDone
 }
 
 // print writes an object that was created, configured or deleted, as done says.
-func (c *command) print(object *unstructured.Unstructured, done string) (err error) {
-	object.SetManagedFields(nil) // as kubectl shows objects
-	if c.Format == "yaml" {
-		_, err = io.WriteString(c.out, "---\n")
-	}
-	switch {
-	case err != nil:
-	case cli.IsDocument(c.Format):
-		err = cli.Print(c.out, c.Format, object.Object)
-	default:
-		_, err = io.WriteString(c.out, c.Line(object, done))
-	}
-	if err != nil {
-		return fmt.Errorf("write what was %s: %w", done, err)
-	}
-	return nil
+func (c *command) print(object *unstructured.Unstructured, done string) error {
+	return c.WriteObjects(c.out, cli.Written{Object: object, Done: done})
 }
 
-// create creates an object, unless in a dry run, and prints it. What is the object in errors.
-func (c *command) create(ctx context.Context, typed any, what, done string, options metav1.CreateOptions) error {
+// create creates an object, unless in a dry run. What is the object in errors.
+func (c *command) create(ctx context.Context, typed any, what string, options metav1.CreateOptions) (*unstructured.Unstructured, error) {
 	fields, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(typed) // The types of the API have no errors.
 	delete(fields, "status")
 	object := &unstructured.Unstructured{Object: fields}
-	if c.DryRun != cli.DryRunClient {
-		var err error
-		options.DryRun = c.RequestDryRun()
-		if object, err = c.client.Create(ctx, object, options); err != nil {
-			return cli.Failed(err, "create "+what, "create", c.resource)
-		}
+	if c.DryRun == cli.DryRunClient {
+		return object, nil
 	}
-	return c.print(object, done)
+	options.DryRun = c.RequestDryRun()
+	object, err := c.client.Create(ctx, object, options)
+	return object, cli.Failed(err, "create "+what, "create", c.resource)
 }

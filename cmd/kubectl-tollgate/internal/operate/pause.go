@@ -122,7 +122,7 @@ func (c *pauseCommand) pause(ctx context.Context, clients *cli.Clients) error {
 	object, policy, err := c.get(ctx, clients)
 	switch {
 	case apierrors.IsNotFound(err) && c.policy == StopEvictions:
-		err = c.create(ctx, stopAll(), "EvictionPolicy "+StopEvictions, "created, all evictions are paused", metav1.CreateOptions{FieldManager: fieldManager})
+		err = c.pauseAll(ctx)
 	case err != nil:
 		return err
 	case policy.Spec.Paused:
@@ -160,6 +160,15 @@ func (c *pauseCommand) pause(ctx context.Context, clients *cli.Clients) error {
 		warnings = append(warnings, "Kubernetes evicts because of taints of "+cli.And(others)+", paused or not")
 	}
 	return cli.WriteWrapped(c.notes, "warning: ", warnings)
+}
+
+// pauseAll creates the policy that pauses all evictions.
+func (c *pauseCommand) pauseAll(ctx context.Context) error {
+	object, err := c.create(ctx, stopAll(), "EvictionPolicy "+StopEvictions, metav1.CreateOptions{FieldManager: fieldManager})
+	if err != nil {
+		return err
+	}
+	return c.print(object, "created, all evictions are paused")
 }
 
 // resume shows what would leave, asks for confirmation, and ends the pause.

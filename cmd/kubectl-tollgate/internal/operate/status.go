@@ -50,7 +50,7 @@ func (c *statusCommand) run(ctx context.Context, clients *cli.Clients) error {
 	clients.Progress.End()
 	d := StatusOf(found, objects, shown.List(now, &evictions.Filter{}), now)
 	if c.Format != "text" {
-		return cli.WriteDocument(c.out, c.Format, "  ", d)
+		return cli.Print(c.out, c.Format, d)
 	}
 	return d.write(c.out, now)
 }

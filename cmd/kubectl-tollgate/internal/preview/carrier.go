@@ -89,14 +89,13 @@ func (w *writing) addTo(
 // done says what was done to an object, by the verb of the request.
 var done = map[string]string{"create": "created", "update": "configured", "delete": "deleted"}
 
-// write writes the carriers, up to the first error, and prints what was written: a line for each
-// object, or a document, which is one object as it is, or a list of several, as kubectl prints it.
+// write writes the carriers, up to the first error, and prints what was written.
 func (w *writing) write(ctx context.Context, clients *cli.Clients, carriers []*carrier, out io.Writer) error {
-	var failed, err error
-	var lines strings.Builder
-	var items []any
+	var failed error
+	var written []cli.Written
 	for _, c := range carriers {
 		client, object, dryRun := clients.Dynamic.Resource(c.resource), c.object, w.RequestDryRun()
+		var err error
 		switch {
 		case w.DryRun == cli.DryRunClient:
 		case c.verb == "create":
@@ -111,24 +110,9 @@ func (w *writing) write(ctx context.Context, clients *cli.Clients, carriers []*c
 			failed = cli.Failed(err, c.verb+" "+c.String(), c.verb, c.resource.GroupResource())
 			break
 		}
-		if cli.IsDocument(w.Format) {
-			object.SetManagedFields(nil)
-			items = append(items, object.Object)
-		} else {
-			lines.WriteString(w.Line(object, done[c.verb]))
-		}
+		written = append(written, cli.Written{Object: object, Done: done[c.verb]})
 	}
-	switch {
-	case len(items) > 1:
-		err = cli.Print(out, w.Format, map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": items})
-	case len(items) == 1:
-		err = cli.Print(out, w.Format, items[0])
-	default:
-		if _, err = io.WriteString(out, lines.String()); err != nil {
-			err = fmt.Errorf("write: %w", err)
-		}
-	}
-	return errors.Join(failed, err)
+	return errors.Join(failed, w.WriteObjects(out, written...))
 }
 
 // carrier is an object with one device taint: a DeviceTaintRule, or a ResourceSlicePatch for

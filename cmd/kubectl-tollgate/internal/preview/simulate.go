@@ -134,7 +134,7 @@ func (c *simulateCommand) run(ctx context.Context) error {
 	case "svg":
 		text, what = d.draw(), "picture"
 	default:
-		return cli.WriteDocument(c.out, c.Format, "  ", d)
+		return cli.Print(c.out, c.Format, d)
 	}
 	if _, err := io.WriteString(c.out, text); err != nil {
 		return fmt.Errorf("write %s: %w", what, err)
