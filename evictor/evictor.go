@@ -119,11 +119,8 @@ type Listeners struct {
 // Evictor evicts pods that may not stay on their nodes or with their devices. It runs only while
 // this replica leads.
 type Evictor struct {
-	options   Options
-	tracker   *tracker.Tracker
-	clock     clock.PassiveClock
-	local     clock.WithTicker
-	metrics   *Metrics
+	Options
+
 	effector  act.Effector
 	requests  *act.Requests
 	state     *state
@@ -156,8 +153,7 @@ func New(options Options) *Evictor {
 	options.Rules.Window = options.Mode == ModeWindow
 	requests := act.New(options.Client, options.Clock, options.Leads)
 	e := &Evictor{
-		options: options, tracker: options.Tracker, clock: options.Clock, local: options.Local, metrics: options.Metrics,
-		effector: requests, requests: requests,
+		Options: options, effector: requests, requests: requests,
 		announce: &announcer{
 			Events: options.Events, metrics: options.Metrics, clock: options.Local,
 			rate: rate.NewLimiter(eventRate, eventBurst), holds: rate.NewLimiter(eventRate, eventBurst),
@@ -171,15 +167,15 @@ func New(options Options) *Evictor {
 		loops:      checks.NewLoops(),
 	}
 	e.state = newState(e.authorsChanged, func(author tracker.Source) bool {
-		return e.tracker.UIDOf(author) == author.UID
+		return e.Tracker.UIDOf(author) == author.UID
 	}, options.Local.Now)
 	e.standing = checks.Standing(checks.Cluster{
 		Tracker: options.Tracker, NodesDown: e.disruption, Loops: e.loops, Window: options.Mode == ModeWindow, Observe: e.observeNodes,
 	})
 	budgets := checks.NewBudgets(checks.BudgetOptions{Of: options.Tracker.Budgets, Pending: e.state.isPending, Wake: e.PodsChanged})
 	e.granting = checks.List{checks.Rate(e.rates), budgets.Ask, options.Breaker}
-	e.metrics.counts.Store(new(e.counts))
-	e.confirm = newConfirmer(&e.options)
+	e.Metrics.counts.Store(new(e.counts))
+	e.confirm = newConfirmer(&e.Options)
 	e.newQueues()
 	return e
 }

@@ -47,7 +47,7 @@ type oddTimes struct {
 func (e *Evictor) checkTimes(source tracker.Source, taints []tracker.Taint) {
 	for _, taint := range e.odd.unreported(source.Named(), taints) {
 		direction := oddTime(taint)
-		e.metrics.oddTimes.WithLabelValues(direction).Inc()
+		e.Metrics.oddTimes.WithLabelValues(direction).Inc()
 		about := source
 		if taint.Patch != (tracker.PatchRef{}) {
 			about = taint.Author()

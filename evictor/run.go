@@ -27,9 +27,9 @@ func (e *Evictor) Start(ctx context.Context) error {
 	if !e.waitSynced(ctx) {
 		return nil
 	}
-	e.fit.Leads(e.clock.Now())
+	e.fit.Leads(e.Clock.Now())
 	e.disruption.Reset()
-	e.observeNodes(e.clock.Now())
+	e.observeNodes(e.Clock.Now())
 	e.running.Store(true)
 	defer e.running.Store(false)
 
@@ -38,14 +38,14 @@ func (e *Evictor) Start(ctx context.Context) error {
 		running.Go(func() { _ = start(ctx) }) // It returns no error.
 	}
 	loop := func(work func(context.Context)) {
-		running.Go(func() { controller.Loop(ctx, "evictor", e.local, work) })
+		running.Go(func() { controller.Loop(ctx, "evictor", e.Local, work) })
 	}
-	loop(func(ctx context.Context) { e.rates.Run(ctx, e.local, e.podsCalled) })
+	loop(func(ctx context.Context) { e.rates.Run(ctx, e.Local, e.podsCalled) })
 	loop(e.housekeep)
 	for range act.LateWorkers {
 		loop(e.requests.MarkLate)
 	}
-	logr.FromContextOrDiscard(ctx).Info("evictor started", "workers", e.options.Workers)
+	logr.FromContextOrDiscard(ctx).Info("evictor started", "workers", e.Workers)
 	<-ctx.Done()
 	running.Wait()
 	e.firstPass.use(nil)
@@ -57,18 +57,18 @@ func (e *Evictor) Start(ctx context.Context) error {
 }
 
 func (e *Evictor) waitSynced(ctx context.Context) bool {
-	ticker := e.local.NewTicker(syncPoll)
+	ticker := e.Local.NewTicker(syncPoll)
 	defer ticker.Stop()
-	logged := e.local.Now()
-	for !e.options.Synced() {
+	logged := e.Local.Now()
+	for !e.Synced() {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-ticker.C():
 		}
-		if now := e.local.Now(); now.Sub(logged) >= syncPatience {
+		if now := e.Local.Now(); now.Sub(logged) >= syncPatience {
 			logged = now
-			logr.FromContextOrDiscard(ctx).Info("nobody is evicted yet: not everything has been listed", "missing", e.options.Missing())
+			logr.FromContextOrDiscard(ctx).Info("nobody is evicted yet: not everything has been listed", "missing", e.Missing())
 		}
 	}
 	return true
@@ -77,7 +77,7 @@ func (e *Evictor) waitSynced(ctx context.Context) bool {
 // housekeep writes summaries, removes old reads, counts the nodes that are down, and checks
 // whether the mode fits the cluster.
 func (e *Evictor) housekeep(ctx context.Context) {
-	ticker := e.local.NewTicker(announceTick)
+	ticker := e.Local.NewTicker(announceTick)
 	defer ticker.Stop()
 	for {
 		select {
@@ -85,9 +85,9 @@ func (e *Evictor) housekeep(ctx context.Context) {
 			return
 		case <-ticker.C():
 			e.announce.flush(false)
-			e.announce.flushHeld(e.state, e.tracker.UIDOf)
+			e.announce.flushHeld(e.state, e.Tracker.UIDOf)
 			e.confirm.Sweep()
-			e.observeNodes(e.clock.Now())
+			e.observeNodes(e.Clock.Now())
 			e.checkFit(ctx)
 		}
 	}

@@ -38,30 +38,30 @@ func (e *Evictor) stampStep(ctx context.Context, name string) (time.Duration, er
 // the node for the positions of the taints, and its patch tests them. It does nothing for a node
 // that was recreated, which the watch will report.
 func (e *Evictor) stamp(ctx context.Context, name string) error {
-	uid, known := e.tracker.Taints(name)
+	uid, known := e.Tracker.Taints(name)
 	if !lackTime(known) {
 		return nil
 	}
-	nodes := e.options.Client.CoreV1().Nodes()
-	asked := instantOf(e.local.Now())
+	nodes := e.Client.CoreV1().Nodes()
+	asked := instantOf(e.Local.Now())
 	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return ignoreNotFound("read node", err)
 	}
 	e.PodsChanged(e.confirm.SawNode(node, uid, asked))
-	uid, known = e.tracker.Taints(name)
-	patch, count := stampPatch(node, known, e.clock.Now())
+	uid, known = e.Tracker.Taints(name)
+	patch, count := stampPatch(node, known, e.Clock.Now())
 	if uid != node.UID || count == 0 {
 		return nil
 	}
 	body, _ := json.Marshal(patch) // Strings can be encoded.
-	asked = instantOf(e.local.Now())
+	asked = instantOf(e.Local.Now())
 	answer, err := nodes.Patch(ctx, name, types.JSONPatchType, body, metav1.PatchOptions{})
 	if err != nil {
 		return ignoreNotFound("stamp taints of node", err)
 	}
 	e.PodsChanged(e.confirm.SawNode(answer, uid, asked))
-	e.metrics.stamped.Add(float64(count))
+	e.Metrics.stamped.Add(float64(count))
 	logr.FromContextOrDiscard(ctx).Info("stamped taints", "node", name, "taints", count)
 	return nil
 }
