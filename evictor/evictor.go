@@ -121,20 +121,19 @@ type Listeners struct {
 type Evictor struct {
 	Options
 
-	effector  act.Effector
-	requests  *act.Requests
-	state     *state
-	confirm   *confirmer
-	announce  *announcer
-	odd       oddTimes
-	throttle  *throttle
-	fit       *modeCheck
-	firstPass firstPass
+	effector act.Effector
+	requests *act.Requests
+	state    *state
+	confirm  *confirmer
+	announce *announcer
+	odd      oddTimes
+	throttle *throttle
+	fit      *modeCheck
 	// standing are the checks that only read state. granting are the checks that reserve
 	// something for a pod; the breakers are the last of them.
 	standing, granting checks.List
 	rates              *ratelimit.Queue
-	disruption         *checks.NodeDisruption
+	disruption         checks.NodeDisruption
 	loops              *checks.Loops
 	// woken counts how often held pods were woken.
 	woken atomic.Uint64
@@ -159,22 +158,21 @@ func New(options Options) *Evictor {
 			rate: rate.NewLimiter(eventRate, eventBurst), holds: rate.NewLimiter(eventRate, eventBurst),
 			summaries: map[tracker.Source]*summary{},
 		},
-		odd:        oddTimes{reported: map[tracker.Source][]tracker.Taint{}},
-		throttle:   newThrottle(options.Workers, options.Local),
-		fit:        &modeCheck{mode: options.Mode},
-		rates:      ratelimit.NewQueue(),
-		disruption: &checks.NodeDisruption{},
-		loops:      checks.NewLoops(),
+		odd:      oddTimes{reported: map[tracker.Source][]tracker.Taint{}},
+		throttle: newThrottle(options.Workers, options.Local),
+		fit:      &modeCheck{mode: options.Mode},
+		rates:    ratelimit.NewQueue(),
+		loops:    checks.NewLoops(),
 	}
 	e.state = newState(e.authorsChanged, func(author tracker.Source) bool {
 		return e.Tracker.UIDOf(author) == author.UID
 	}, options.Local.Now)
 	e.standing = checks.Standing(checks.Cluster{
-		Tracker: options.Tracker, NodesDown: e.disruption, Loops: e.loops, Window: options.Mode == ModeWindow, Observe: e.observeNodes,
+		Tracker: options.Tracker, NodesDown: &e.disruption, Loops: e.loops, Window: options.Mode == ModeWindow, Observe: e.observeNodes,
 	})
 	budgets := checks.NewBudgets(checks.BudgetOptions{Of: options.Tracker.Budgets, Pending: e.state.isPending, Wake: e.PodsChanged})
 	e.granting = checks.List{checks.Rate(e.rates), budgets.Ask, options.Breaker}
-	e.Metrics.counts.Store(new(e.counts))
+	e.Metrics.evictor.Store(e)
 	e.confirm = newConfirmer(&e.Options)
 	e.newQueues()
 	return e

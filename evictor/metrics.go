@@ -27,8 +27,8 @@ type Metrics struct {
 	dropped   prometheus.Counter
 	stamped   prometheus.Counter
 	oddTimes  *prometheus.CounterVec
-	// counts returns the numbers of pending evictions; nil before there is an evictor.
-	counts atomic.Pointer[func() counts]
+	// evictor counts the pending evictions; nil before New.
+	evictor atomic.Pointer[Evictor]
 }
 
 // deletions are the metrics of one of Kubernetes' controllers.
@@ -88,7 +88,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	reg.MustRegister(m)
 	for _, finding := range ModeFindings {
-		m.misfit.WithLabelValues(finding.String()).Set(0)
+		m.misfit.WithLabelValues(finding.String())
 	}
 	return m
 }
@@ -116,8 +116,8 @@ func (*Metrics) Describe(descs chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(metrics chan<- prometheus.Metric) {
 	var numbers counts
-	if of := m.counts.Load(); of != nil {
-		numbers = (*of)()
+	if e := m.evictor.Load(); e != nil {
+		numbers = e.counts()
 	}
 	for _, source := range carrierKinds {
 		metrics <- prometheus.MustNewConstMetric(pendingDesc, prometheus.GaugeValue, float64(numbers.pending[source]), string(source))

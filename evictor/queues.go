@@ -49,7 +49,7 @@ func (e *Evictor) newQueues() {
 // step processes one pod. It returns after how long to process the pod again, zero for never, or an
 // error that does the same.
 func (e *Evictor) step(ctx context.Context, key tracker.Key) (time.Duration, error) {
-	defer e.firstPass.done(key)
+	defer e.state.processed(key)
 	woken := e.woken.Load()
 	wait, err := e.process(ctx, key)
 	switch {
@@ -75,7 +75,7 @@ func backoff[K comparable](queue *controller.Controller[K], key K, cause error) 
 // queuePods queues all pods that a taint concerns.
 func (e *Evictor) queuePods() {
 	exposed := e.Tracker.Exposed()
-	e.firstPass.use(sets.New(exposed...))
+	e.state.begin(sets.New(exposed...))
 	e.PodsChanged(exposed)
 }
 

@@ -6,11 +6,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
-	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 const (
@@ -34,9 +32,8 @@ func (e *Evictor) Start(ctx context.Context) error {
 	defer e.running.Store(false)
 
 	var running sync.WaitGroup
-	for _, start := range []func(context.Context) error{e.pods.Start, e.nodes.Start} {
-		running.Go(func() { _ = start(ctx) }) // It returns no error.
-	}
+	running.Go(func() { _ = e.pods.Start(ctx) }) // They return no errors.
+	running.Go(func() { _ = e.nodes.Start(ctx) })
 	loop := func(work func(context.Context)) {
 		running.Go(func() { controller.Loop(ctx, "evictor", e.Local, work) })
 	}
@@ -48,7 +45,6 @@ func (e *Evictor) Start(ctx context.Context) error {
 	logr.FromContextOrDiscard(ctx).Info("evictor started", "workers", e.Workers)
 	<-ctx.Done()
 	running.Wait()
-	e.firstPass.use(nil)
 	e.requests.ForgetLate()
 	e.rates.Clear()
 	e.state.empty()
@@ -93,32 +89,10 @@ func (e *Evictor) housekeep(ctx context.Context) {
 	}
 }
 
-// firstPass is the first decision about every pod after this replica became leader. Until it is
-// complete, the number of held pods is not known.
-type firstPass struct {
-	mu sync.Mutex
-	// left are the pods that were not processed yet, nil while the evictor does not run.
-	left sets.Set[tracker.Key]
-}
-
-// use sets the pods that were not processed yet.
-func (r *firstPass) use(left sets.Set[tracker.Key]) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.left = left
-}
-
-// done records that a pod was processed.
-func (r *firstPass) done(key tracker.Key) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.left.Delete(key)
-}
-
 // Settled reports whether every pod was processed since this replica leads, so that Held is
 // complete.
 func (e *Evictor) Settled() bool {
-	e.firstPass.mu.Lock()
-	defer e.firstPass.mu.Unlock()
-	return e.firstPass.left != nil && len(e.firstPass.left) == 0
+	e.state.mu.Lock()
+	defer e.state.mu.Unlock()
+	return e.state.unprocessed != nil && len(e.state.unprocessed) == 0
 }

@@ -90,6 +90,9 @@ type state struct {
 	// evicted counts the evicted pods by the UID of each rule and patch among their reasons
 	// (DE-68). Unlike pending, it is kept when the lease is lost.
 	evicted map[types.UID]count
+	// unprocessed are the pods about which this replica has not decided since it leads; nil while it
+	// does not lead. Until there are none, the number of held pods is not known.
+	unprocessed sets.Set[tracker.Key]
 }
 
 func newState(changed func(authors []tracker.Source), exists func(author tracker.Source) bool, local func() time.Time) *state {
@@ -132,9 +135,23 @@ func (s *state) empty() {
 		}
 		clear(s.pending)
 		clear(s.unanswered)
-		s.held = newHeldPods()
+		s.held, s.unprocessed = newHeldPods(), nil
 		return distinct(rules)
 	})
+}
+
+// begin records the pods that have to be processed, all that a taint concerns.
+func (s *state) begin(pods sets.Set[tracker.Key]) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unprocessed = pods
+}
+
+// processed records that a pod was processed.
+func (s *state) processed(key tracker.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unprocessed.Delete(key)
 }
 
 // plan records an eviction, or its new deadline, and returns a copy of it.
