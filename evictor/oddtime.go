@@ -43,9 +43,26 @@ type oddTimes struct {
 	reported map[tracker.Source][]tracker.Taint
 }
 
-// checkTimes reports odd times among the NoExecute taints of an object, which has its UID.
+// checkTimes reports the odd times among the NoExecute taints of an object, which has its UID, that it
+// has not reported yet.
 func (e *Evictor) checkTimes(source tracker.Source, taints []tracker.Taint) {
-	for _, taint := range e.odd.unreported(source.Named(), taints) {
+	object := source.Named()
+	e.odd.mu.Lock()
+	before := e.odd.reported[object]
+	delete(e.odd.reported, object)
+	for _, taint := range taints {
+		if oddTime(taint) != "" {
+			e.odd.reported[object] = append(e.odd.reported[object], taint)
+		}
+	}
+	odd := e.odd.reported[object]
+	e.odd.mu.Unlock()
+	for _, taint := range odd {
+		if slices.ContainsFunc(before, func(t tracker.Taint) bool {
+			return t.Key == taint.Key && t.Effect == taint.Effect && t.TimeAdded.Equal(taint.TimeAdded)
+		}) {
+			continue
+		}
 		direction := oddTime(taint)
 		e.Metrics.oddTimes.WithLabelValues(direction).Inc()
 		about := source
@@ -56,31 +73,6 @@ func (e *Evictor) checkTimes(source tracker.Source, taints []tracker.Taint) {
 			"Taint %s appeared at %s with a time in the %s: %s", taint.String(),
 			taint.Seen.UTC().Format(time.RFC3339), direction, taint.TimeAdded.UTC().Format(time.RFC3339))
 	}
-}
-
-// unreported returns the odd taints that were not reported yet, and records them as reported.
-func (o *oddTimes) unreported(object tracker.Source, taints []tracker.Taint) []tracker.Taint {
-	var all, fresh []tracker.Taint
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, taint := range taints {
-		if oddTime(taint) == "" {
-			continue
-		}
-		all = append(all, taint)
-		known := slices.ContainsFunc(o.reported[object], func(t tracker.Taint) bool {
-			return t.Key == taint.Key && t.Effect == taint.Effect && t.TimeAdded.Equal(taint.TimeAdded)
-		})
-		if !known {
-			fresh = append(fresh, taint)
-		}
-	}
-	if len(all) > 0 {
-		o.reported[object] = all
-	} else {
-		delete(o.reported, object)
-	}
-	return fresh
 }
 
 // objects returns the objects with reported taints.
