@@ -11,6 +11,7 @@ import (
 
 	"github.com/tollgate-dev/tollgate/evictor/checks"
 	"github.com/tollgate-dev/tollgate/tracker"
+	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
 // heldPods are the held pods of a state, whose lock guards them.
@@ -18,7 +19,7 @@ type heldPods struct {
 	pods map[tracker.Key]*heldPod
 	// because has the same pods by the UIDs of the objects that carry their taints, and of the
 	// ResourceSlicePatches.
-	because map[types.UID]map[tracker.Key]*heldPod
+	because device.Table[types.UID, tracker.Key, *heldPod]
 	// changed is true if pods have changed since the last call of groupChanges.
 	changed bool
 	// announced are the groups that were reported in an event.
@@ -45,7 +46,7 @@ type heldGroup struct {
 
 func newHeldPods() heldPods {
 	return heldPods{
-		pods: map[tracker.Key]*heldPod{}, because: map[types.UID]map[tracker.Key]*heldPod{}, announced: map[holdKey]heldGroup{},
+		pods: map[tracker.Key]*heldPod{}, because: device.Table[types.UID, tracker.Key, *heldPod]{}, announced: map[holdKey]heldGroup{},
 	}
 }
 
@@ -187,9 +188,7 @@ func (h *heldPods) set(key tracker.Key, pod *heldPod) {
 	if before := h.pods[key]; before != nil {
 		delete(h.pods, key)
 		for uid := range before.objects() {
-			if delete(h.because[uid], key); len(h.because[uid]) == 0 {
-				delete(h.because, uid)
-			}
+			h.because.Delete(uid, key)
 		}
 	}
 	h.changed = true
@@ -198,10 +197,7 @@ func (h *heldPods) set(key tracker.Key, pod *heldPod) {
 	}
 	h.pods[key] = pod
 	for uid := range pod.objects() {
-		if h.because[uid] == nil {
-			h.because[uid] = map[tracker.Key]*heldPod{}
-		}
-		h.because[uid][key] = pod
+		h.because.Set(uid, key, pod)
 	}
 }
 
