@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/evictor/act"
+	"github.com/tollgate-dev/tollgate/evictor/decide"
 )
 
 const (
@@ -90,11 +91,8 @@ func (t *throttle) leave(asked bool, err error) {
 			t.halved = now
 			t.limit = max(t.limit/2, 1)
 		}
-		if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-			if until := now.Add(min(time.Duration(seconds)*time.Second, longestThrottle)); until.After(t.until) {
-				t.until = until
-			}
-		}
+		seconds, _ := apierrors.SuggestsClientDelay(err) // Zero if the answer has no Retry-After.
+		t.until = decide.Later(t.until, now.Add(min(time.Duration(seconds)*time.Second, longestThrottle)))
 	case err == nil && asked:
 		t.limit = min(t.limit+1/t.limit, t.most)
 	}

@@ -38,11 +38,6 @@ const (
 // Cache is a cache of controller-runtime.
 type Cache interface {
 	client.Reader
-	informers
-}
-
-// informers is the part of a cache that Watch uses.
-type informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
 }
 
@@ -266,12 +261,8 @@ func (c *Controller[K]) attempt(ctx context.Context, key K) time.Duration {
 // Backoff counts a failure of a key, and returns the delay until its next attempt. A
 // reconcile calls it only if it then returns a DelayError.
 func (c *Controller[K]) Backoff(key K, err error) time.Duration {
-	wait := c.backoff.When(key)
-	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-		// Admission webhooks can set any Retry-After.
-		wait = max(wait, min(time.Duration(seconds)*time.Second, longestDelay))
-	}
-	return wait
+	seconds, _ := apierrors.SuggestsClientDelay(err) // Admission webhooks can set any Retry-After.
+	return max(c.backoff.When(key), min(time.Duration(seconds)*time.Second, longestDelay))
 }
 
 // OnEvent returns a handler that calls do with the object of each event: the new one of an
@@ -291,7 +282,7 @@ func OnEvent(do func(object client.Object)) toolscache.ResourceEventHandler {
 // Watch sends the events of the kind of object to handler until ctx is done. It retries
 // every watchPause while the cache has no informer for the kind, for example because the
 // CRD is not installed yet.
-func Watch(ctx context.Context, cached informers, object client.Object, handler toolscache.ResourceEventHandler, clock clock.WithTicker) {
+func Watch(ctx context.Context, cached Cache, object client.Object, handler toolscache.ResourceEventHandler, clock clock.WithTicker) {
 	for logged := false; ; logged = true {
 		informer, err := cached.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		if err == nil {
