@@ -40,8 +40,8 @@ func (r *Reason) Origin() Origin {
 	return Origin{source: r.Taint.Source, device: r.Device, position: r.Position}
 }
 
-// ranks orders reasons with the same deadline (DE-28).
-var ranks = map[tracker.SourceKind]int{tracker.SourceRule: 0, tracker.SourcePatch: 0, tracker.SourceSlice: 1, tracker.SourceNode: 2}
+// ranks orders reasons with the same deadline, after those of rules and patches (DE-28).
+var ranks = map[tracker.SourceKind]int{tracker.SourceSlice: 1, tracker.SourceNode: 2}
 
 // compareReasons orders reasons by deadline. With the same deadline come rules by name, then taints of
 // slices by driver, pool, device and position (DE-28), then taints of the node. The other fields make
