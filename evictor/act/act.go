@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptrace"
+	"strings"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -175,8 +176,9 @@ func (o *Order) send(ctx context.Context, done Attempt, verb string, request fun
 	}
 	var written atomic.Bool
 	err := request(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { written.Store(true) }}))
-	done.Sent = written.Load() || !heldBack(err)
-	status, _ := StatusOf(err)
+	status, answered := StatusOf(err)
+	delayed := err != nil && !answered && strings.Contains(err.Error(), limiterError)
+	done.Sent = written.Load() || !delayed
 	switch failure := Classify(err); {
 	case failure == NoFailure:
 		done.Outcome = Evicted

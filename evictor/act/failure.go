@@ -146,15 +146,8 @@ func StatusOf(err error) (status metav1.Status, answered bool) {
 }
 
 // limiterError is part of the error of client-go if the context ends while its rate limiter delays
-// a request (k8s.io/client-go/rest, Request.tryThrottle).
+// a request, which is not sent then (k8s.io/client-go/rest, Request.tryThrottle).
 const limiterError = "client rate limiter Wait returned an error"
-
-// heldBack reports whether the rate limiter of the client delayed the request until its context
-// ended, so that it was not sent.
-func heldBack(err error) bool {
-	_, answered := StatusOf(err)
-	return err != nil && !answered && strings.Contains(err.Error(), limiterError)
-}
 
 // byCode classifies an error by its status code, for example that of a webhook. An error without an
 // answer is Unavailable.

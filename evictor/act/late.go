@@ -56,19 +56,15 @@ func (r *Requests) MarkLate(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case next := <-r.late:
-			if err := r.set(ctx, &next); err != nil && Classify(err) != NotFound {
+			if !r.leads() {
+				continue
+			}
+			attempt, cancel := context.WithTimeout(ctx, lateTimeout)
+			_, err := r.mark(attempt, next.pod, next.cause)
+			cancel()
+			if err != nil && Classify(err) != NotFound {
 				logr.FromContextOrDiscard(ctx).V(1).Info("cannot mark a pod that terminates", "pod", next.pod.String(), "reason", err.Error())
 			}
 		}
 	}
-}
-
-func (r *Requests) set(ctx context.Context, of *lateMark) error {
-	if !r.leads() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, lateTimeout)
-	defer cancel()
-	_, err := r.mark(ctx, of.pod, of.cause)
-	return err
 }

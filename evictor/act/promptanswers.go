@@ -32,9 +32,9 @@ func (p promptAnswers) RoundTrip(request *http.Request) (*http.Response, error) 
 		return response, err
 	}
 	after, given := response.Header["Retry-After"]
+	response.Header.Del("Retry-After")
 	// Priority and fairness and proxies answer with text. A Status says itself for how long to wait.
 	if !given || !strings.HasPrefix(response.Header.Get("Content-Type"), "text/") {
-		response.Header.Del("Retry-After")
 		return response, nil
 	}
 	// A Status as the body says what the header said.
@@ -50,7 +50,6 @@ func (p promptAnswers) RoundTrip(request *http.Request) (*http.Response, error) 
 	status := apierrors.NewGenericServerResponse(response.StatusCode, "", schema.GroupResource{}, "", "", int(seconds), false).Status()
 	status.TypeMeta, status.Message = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, strings.TrimSpace(string(message))
 	body, _ := json.Marshal(status) // Strings and numbers can be encoded.
-	response.Header.Del("Retry-After")
 	response.Header.Set("Content-Type", "application/json")
 	response.Header.Del("Content-Length")
 	response.ContentLength = int64(len(body))
