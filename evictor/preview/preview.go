@@ -55,8 +55,8 @@ type Forecast struct {
 	// Protected counts pods that are not among them, because an EvictionPolicy protects
 	// them, by its name.
 	Protected map[string]int
-	// Tripping are the breakers that are too small for the pods, by name.
-	Tripping []Tripping
+	// Tripping describes the breakers that hold some of the pods, even if no other pod leaves.
+	Tripping []string
 	// BudgetsUnknown is true while PodDisruptionBudgets are not known.
 	BudgetsUnknown bool
 }

@@ -51,10 +51,7 @@ func (f *Forecast) sentence(verb string) string {
 	if len(stay) > 0 {
 		clauses = append(clauses, "not among them: "+strings.Join(stay, ", "))
 	}
-	for _, breaker := range f.Tripping {
-		clauses = append(clauses, breaker.String())
-	}
-	return strings.Join(clauses, "; ")
+	return strings.Join(append(clauses, f.Tripping...), "; ")
 }
 
 // mostNamed is how many policies a sentence names in one place.

@@ -1,7 +1,6 @@
 package preview
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -9,35 +8,20 @@ import (
 	"github.com/tollgate-dev/tollgate/policy/eviction"
 )
 
-// Tripping is a breaker that holds some of the pods of a forecast, even if no other pod
-// leaves: more of them than it lets go have to leave within its window.
-type Tripping struct {
-	// Policy is the name of the EvictionPolicy.
-	Policy string
-	// Limit is how many pods it lets go within Window.
-	Limit  int
-	Window time.Duration
-}
-
-// String returns the breaker as part of a sentence.
-func (t Tripping) String() string {
-	return fmt.Sprintf("EvictionPolicy/%s holds after %s in %s", t.Policy, counted(t.Limit, "pod"), t.Window)
-}
-
 // load are the times at which pods leave, by the policies whose breakers count them.
 type load map[*eviction.Policy][]time.Time
 
-// tripping returns the breakers that trip in a cluster with that many live pods, by name.
-func (l load) tripping(live int) []Tripping {
-	var tripping []Tripping
+// tripping describes the breakers that trip in a cluster with that many live pods, as parts of a
+// sentence, by name: of each, more pods have to leave within its window than it lets go.
+func (l load) tripping(live int) []string {
+	var tripping []string
 	for policy, leave := range l {
-		b := policy.Breaker
-		limit := b.Limit(live, 0)
-		if most(leave, b.Window) > limit {
-			tripping = append(tripping, Tripping{Policy: policy.Name, Limit: limit, Window: b.Window})
+		window, limit := policy.Breaker.Window, policy.Breaker.Limit(live, 0)
+		if most(leave, window) > limit {
+			tripping = append(tripping, fmt.Sprintf("EvictionPolicy/%s holds after %s in %s", policy.Name, counted(limit, "pod"), window))
 		}
 	}
-	slices.SortFunc(tripping, func(a, b Tripping) int { return cmp.Compare(a.Policy, b.Policy) })
+	slices.Sort(tripping)
 	return tripping
 }
 
