@@ -135,11 +135,6 @@ func (j *judging) judge(ctx context.Context, limit *taint.Limit) error {
 		j.verdict.Findings = append(j.verdict.Findings, *finding)
 		return nil
 	}
-	for _, name := range by {
-		if !slices.Contains(j.verdict.Approved, name) {
-			j.verdict.Approved = append(j.verdict.Approved, name)
-		}
-	}
 	j.verdict.Beyond = append(j.verdict.Beyond,
 		"beyond the limit of TaintPolicy/"+limit.Policy+", as approved by EvictionApproval/"+strings.Join(by, " and EvictionApproval/"))
 	return nil

@@ -7,9 +7,8 @@ import "github.com/tollgate-dev/tollgate/policy"
 type Verdict struct {
 	// Findings are the limits that the write exceeds.
 	Findings []policy.Finding
-	// Approved are the names of the EvictionApprovals that let the write exceed limits, and
-	// Beyond are sentences about that.
-	Approved, Beyond []string
+	// Beyond are sentences about limits that the write exceeds, as EvictionApprovals allow.
+	Beyond []string
 
 	// own is the write in the ledger, nil for a dry run and for one that is unproven. Without a
 	// ledger no limit applies.
