@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -65,10 +66,12 @@ type need struct {
 func needed(hit []Struck, governs func(*Hit) bool, now time.Time) []need {
 	pods := map[string]int{}
 	for i := range hit {
-		keys := map[string]bool{}
+		keys := sets.Set[string]{}
 		for _, taint := range hit[i].Taints(governs, now) {
-			pods[taint.Key] += one(!keys[taint.Key])
-			keys[taint.Key] = true
+			keys.Insert(taint.Key)
+		}
+		for key := range keys {
+			pods[key]++
 		}
 	}
 	var needs []need

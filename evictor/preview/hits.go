@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
 
@@ -31,21 +30,22 @@ func (t *treatments) hits(situation *tracker.Situation) []Hit {
 	var found []Hit
 	reasons := t.rules.Reasons(situation)
 	for i := range reasons {
-		if reason := &reasons[i]; !t.of(pod, reason).Protected {
-			came := reason.Taint.Source.Kind == tracker.SourceNode && pod.Bound.After(reason.Taint.Appeared())
-			found = append(found, Hit{Taint: sharedTaint(situation, reason), Driver: reason.Device.Driver, At: reason.At, Came: came})
+		reason := &reasons[i]
+		if t.of(pod, reason).Protected {
+			continue
 		}
+		// The situation shares its taints with those of other pods.
+		hit := Hit{Driver: reason.Device.Driver, At: reason.At}
+		if reason.Taint.Source.Kind.OnDevice() {
+			at := slices.IndexFunc(situation.Devices, func(d tracker.TaintedDevice) bool { return d.ID == reason.Device && d.Claim == reason.Claim })
+			hit.Taint = &situation.Devices[at].Taints[reason.Position]
+		} else {
+			hit.Taint = &situation.Taints[reason.Position]
+			hit.Came = pod.Bound.After(hit.Taint.Appeared())
+		}
+		found = append(found, hit)
 	}
 	return found
-}
-
-// sharedTaint returns the taint of a reason in a situation, which shares it with those of other pods.
-func sharedTaint(situation *tracker.Situation, reason *decide.Reason) *tracker.Taint {
-	if !reason.Taint.Source.Kind.OnDevice() {
-		return &situation.Taints[reason.Position]
-	}
-	at := slices.IndexFunc(situation.Devices, func(d tracker.TaintedDevice) bool { return d.ID == reason.Device && d.Claim == reason.Claim })
-	return &situation.Devices[at].Taints[reason.Position]
 }
 
 // Struck is a pod that a write hits, with the hits before and after the write.
