@@ -157,7 +157,7 @@ func (k *Keeper) report(ctx context.Context, l *ledger, p *plan) {
 		k.event(l, corev1.EventTypeNormal, "BreakerReleased", releasedMessages[p.released])
 	}
 	if p.granted != nil {
-		log.V(1).Info("granted permits", "pods", p.pods)
+		log.V(1).Info("granted permits", "pods", p.granted.pods)
 	}
 }
 

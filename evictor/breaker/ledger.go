@@ -34,8 +34,9 @@ const (
 
 // reservation is the part of a grant for which this replica hands out permits.
 type reservation struct {
-	// until names the grant in the state, and end is when it ends by the clock of this machine.
-	until, end time.Time
+	// grant is the grant as it was written.
+	grant
+
 	// expires is when the last permit is handed out. What is left then is given back.
 	expires time.Time
 	// room is the number of permits that are left, and open the number of those that are not settled.

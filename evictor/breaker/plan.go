@@ -46,9 +46,8 @@ type situation struct {
 type plan struct {
 	terms *terms
 	state state
-	// granted is the reservation of the grant that the write adds, of so many pods; nil for none.
+	// granted is the reservation of the grant that the write adds; nil for none.
 	granted *reservation
-	pods    int
 	// returned is the room that the write gives back.
 	returned map[*reservation]int
 	// moved are the counted pods that the write counts by the grant of mover instead, as of at.
@@ -97,7 +96,8 @@ func (p *plan) change(a *account, in *situation) {
 		for c := range p.moved {
 			p.state.giveBack(c.by.until, 1)
 		}
-		p.state.add(grant{until: p.mover.until, end: p.mover.end, pods: len(p.moved)})
+		p.mover.pods = len(p.moved)
+		p.state.add(p.mover.grant)
 	}
 	room := limit - p.state.pods()
 	switch {
@@ -119,7 +119,8 @@ func (p *plan) change(a *account, in *situation) {
 func (in *situation) reservation(lasts time.Duration) *reservation {
 	ends := usableFor + in.attempt + skew
 	return &reservation{
-		until: in.server.Add(ends).Truncate(time.Microsecond), end: in.now.Add(ends), expires: in.now.Add(lasts),
+		grant:   grant{until: in.server.Add(ends).Truncate(time.Microsecond), end: in.now.Add(ends)},
+		expires: in.now.Add(lasts),
 	}
 }
 
@@ -153,15 +154,15 @@ func (p *plan) grant(a *account, in *situation, limit, wanted int) {
 	switch {
 	case wanted <= 0:
 	case room > 0 && lasts > 0:
-		p.pods = min(wanted, maxGrant, room)
 		p.granted = in.reservation(lasts)
+		p.granted.pods = min(wanted, maxGrant, room)
 		if window > 0 {
-			p.pods = min(max(wanted, room/floorShare), maxGrant, room)
+			p.granted.pods = min(max(wanted, room/floorShare), maxGrant, room)
 		} else {
 			p.granted.until = time.Time{}
 		}
-		p.granted.room = p.pods
-		p.state.add(grant{until: p.granted.until, end: p.granted.end, pods: p.pods})
+		p.granted.room = p.granted.pods
+		p.state.add(p.granted.grant)
 	case window > 0 && len(a.reservations) == 0:
 		p.tripped = true
 		p.state.tripped = in.server.Truncate(time.Microsecond)
