@@ -33,7 +33,7 @@ type Applier struct {
 	// status of it.
 	served  func() (schema.GroupVersionResource, bool)
 	apiKind string
-	kind    Kind
+	kind    string
 	decode  func(*unstructured.Unstructured) (tracker.Rule, error)
 }
 

@@ -24,15 +24,12 @@ type ruleTracker interface {
 	RefreshRule(rule tracker.Rule, before string, now time.Time) []tracker.Key
 }
 
-// Kind is the kind of the objects whose status is written, as logs and errors name it.
-type Kind string
-
-// The kinds.
+// The kinds of objects whose status is written, as logs, errors and queues name them.
 const (
 	// KindRule stands for DeviceTaintRules.
-	KindRule Kind = "rule"
+	KindRule = "rule"
 	// KindPatch stands for ResourceSlicePatches.
-	KindPatch Kind = "patch"
+	KindPatch = "patch"
 )
 
 // Options configure a Controller. All fields are required. Those about rules
@@ -51,7 +48,8 @@ type Options struct {
 
 // Objects are the objects whose status is written.
 type Objects struct {
-	Kind Kind
+	// Kind is KindRule or KindPatch.
+	Kind string
 	// Tracker has the rules and the pods that they select. Patches is one of patches.
 	Tracker ruleTracker
 	// Applier writes conditions.
@@ -86,8 +84,8 @@ type Evictor struct {
 // rules that changed, or whose pods changed.
 type Controller struct {
 	*controller.Controller[string]
+	Options
 
-	options Options
 	// silent is true after the log said that the tracker is not synced, and unserved after
 	// it said that the API server serves no status of rules.
 	silent, unserved atomic.Bool
@@ -100,16 +98,16 @@ type Controller struct {
 
 // New returns a controller; Start starts it. Of base it uses clocks and lease.
 func New(base controller.Base, options Options) *Controller {
-	c := &Controller{options: options, memories: map[string]*memory{}}
+	c := &Controller{Options: options, memories: map[string]*memory{}}
 	c.Controller = controller.New(base, controller.Options[string]{
-		Name: "tollgate-" + string(options.Kind) + "-status", Workers: workers, Started: c.started, Reconcile: c.reconcile,
+		Name: "tollgate-" + options.Kind + "-status", Workers: workers, Started: c.started, Reconcile: c.reconcile,
 	})
 	return c
 }
 
 // Start runs the controller until ctx is done.
 func (c *Controller) Start(ctx context.Context) error {
-	logr.FromContextOrDiscard(ctx).Info(string(c.options.Kind)+" status started", "workers", workers)
+	logr.FromContextOrDiscard(ctx).Info(c.Kind+" status started", "workers", workers)
 	return c.Controller.Start(ctx)
 }
 
@@ -121,7 +119,7 @@ func (c *Controller) started() {
 		m.former = true
 		c.Add(name)
 	}
-	c.Add(c.options.Tracker.Rules()...)
+	c.Add(c.Tracker.Rules()...)
 }
 
 // remember returns the memory of a rule. A rule that was recreated under its name gets a
@@ -138,7 +136,7 @@ func (c *Controller) remember(rule *tracker.Rule, now moment) *memory {
 		}
 		return before
 	}
-	m := recall(rule, before, c.options.Evicted(rule.UID), now)
+	m := recall(rule, before, c.Evicted(rule.UID), now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.memories[rule.Name] = m
@@ -155,6 +153,6 @@ func (c *Controller) memoryOf(name string, uid types.UID) *memory {
 		return m
 	}
 	delete(c.memories, name)
-	c.options.Forget(m.uid)
+	c.Forget(m.uid)
 	return nil
 }

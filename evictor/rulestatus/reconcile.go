@@ -25,7 +25,7 @@ const (
 
 // reconcile evaluates one rule, and writes its status if that differs.
 func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration, error) {
-	rule, ok := c.options.Tracker.Rule(name)
+	rule, ok := c.Tracker.Rule(name)
 	if !ok {
 		c.memoryOf(name, "") // Removes it.
 		return 0, nil
@@ -35,7 +35,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	}
 	now := c.now()
 	m := c.remember(&rule, now)
-	if written := c.options.Written(&rule); (!written || m.unwritten) && !over(&rule) {
+	if written := c.Written(&rule); (!written || m.unwritten) && !over(&rule) {
 		m.seen, m.unwritten = now.local, !written
 		if !written && rule.Taint.Effect == resourcev1.DeviceTaintEffectNone {
 			return idlePause, nil // The summary of its pods is written once, and not all pods are known yet.
@@ -47,7 +47,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	if wait := m.pause(now); wait > 0 {
 		return wait, nil
 	}
-	impact, ok := c.options.Tracker.Impact(name)
+	impact, ok := c.Tracker.Impact(name)
 	if !ok || impact.Rule.UID != m.uid || impact.Rule.Generation != m.generation {
 		return evaluatePause, nil // The rule has just changed, or the devices are not known.
 	}
@@ -68,14 +68,14 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 // meanwhile is counted twice rather than not at all. The tracker may have removed a pod
 // before the answer to its deletion; it is unanswered then.
 func (c *Controller) inputOf(m *memory, impact *tracker.Impact) *input {
-	in := &input{memory: m, rule: &impact.Rule, heldOnly: c.options.HeldOnly}
-	in.held.pods, in.held.reason, in.held.why = c.options.Held(m.uid)
+	in := &input{memory: m, rule: &impact.Rule, heldOnly: c.HeldOnly}
+	in.held.pods, in.held.reason, in.held.why = c.Held(m.uid)
 	var unanswered []tracker.Key
 	if in.rule.Taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
-		unanswered = c.options.Unanswered(m.uid)
+		unanswered = c.Unanswered(m.uid)
 	}
-	in.tally = tallyOf(impact, c.options.Decide, unanswered)
-	in.evicted = m.carried + c.options.Evicted(m.uid)
+	in.tally = tallyOf(impact, c.Decide, unanswered)
+	in.evicted = m.carried + c.Evicted(m.uid)
 	return in
 }
 
@@ -89,9 +89,9 @@ func over(rule *tracker.Rule) bool {
 // synced reports whether the tracker has all objects, and logs each change of that. While
 // pods are missing, the status would say that they are evicted.
 func (c *Controller) synced(ctx context.Context) bool {
-	synced := c.options.Synced()
+	synced := c.Synced()
 	if c.silent.Swap(!synced) == synced {
-		logr.FromContextOrDiscard(ctx).Info(string(c.options.Kind)+" status waits for pods and claims", "waiting", !synced)
+		logr.FromContextOrDiscard(ctx).Info(c.Kind+" status waits for pods and claims", "waiting", !synced)
 	}
 	return synced
 }
@@ -107,12 +107,11 @@ func (c *Controller) write(ctx context.Context, m *memory, name string, v verdic
 	if !c.Leads() {
 		return idlePause, nil
 	}
-	kind := string(c.options.Kind)
 	//nolint:loggercheck // The key is rule or patch.
-	log := logr.FromContextOrDiscard(ctx).WithValues(kind, name, "uid", m.uid)
-	answer, err := c.options.Applier.Apply(ctx, name, m.uid, v.conditions)
+	log := logr.FromContextOrDiscard(ctx).WithValues(c.Kind, name, "uid", m.uid)
+	answer, err := c.Applier.Apply(ctx, name, m.uid, v.conditions)
 	outcome := outcomeOf(err)
-	c.options.Metrics.writes.WithLabelValues(outcome).Inc()
+	c.Metrics.writes.WithLabelValues(outcome).Inc()
 	now := c.now()
 	if err != nil {
 		wait := c.Backoff(name, err)
@@ -123,7 +122,7 @@ func (c *Controller) write(ctx context.Context, m *memory, name string, v verdic
 			log = log.V(1)
 		}
 		m.notBefore, m.failure = now.local.Add(wait), outcome
-		log.Info("cannot write "+kind+" status yet", "outcome", outcome, "error", err.Error(), "again", wait.String())
+		log.Info("cannot write "+c.Kind+" status yet", "outcome", outcome, "error", err.Error(), "again", wait.String())
 		return 0, controller.DelayError(wait)
 	}
 	c.unserved.Store(false)
@@ -132,7 +131,7 @@ func (c *Controller) write(ctx context.Context, m *memory, name string, v verdic
 	if v.previews {
 		m.previewed = now.local
 	}
-	c.options.PodsChanged(c.options.Tracker.RefreshRule(answer, "", now.server))
-	log.V(1).Info("wrote "+kind+" status", "conditions", len(v.conditions), "generation", m.generation)
+	c.PodsChanged(c.Tracker.RefreshRule(answer, "", now.server))
+	log.V(1).Info("wrote "+c.Kind+" status", "conditions", len(v.conditions), "generation", m.generation)
 	return min(writePause, v.again), nil
 }
