@@ -49,11 +49,28 @@ func (f *Feed) OnLeaving(leave func(key tracker.Key)) { f.leaving = leave }
 // informer of nodes may be nil: no node has a taint then.
 func (f *Feed) Attach(nodes, pods source) error {
 	if nodes != nil {
-		if err := f.add("node", nodes, f.nodes()); err != nil {
+		changed := func(name string, keys []tracker.Key) {
+			f.listener.PodsChanged(keys)
+			f.listener.NodeChanged(name)
+		}
+		err := f.add("node", nodes, handle(tracker.NodeOf,
+			func(node tracker.Node) { changed(node.Name, f.tracker.SetNode(node, f.clock.Now())) },
+			func(node tracker.Node) { changed(node.Name, f.tracker.DeleteNode(node.Name, node.UID)) }, nil))
+		if err != nil {
 			return err
 		}
 	}
-	err := f.add("pod", pods, f.pods())
+	err := f.add("pod", pods, handle(tracker.PodOf,
+		func(pod tracker.Pod) {
+			if pod.Terminating {
+				f.leaving(pod.Key)
+			}
+			f.listener.PodsChanged(f.tracker.SetPod(pod))
+		},
+		func(pod tracker.Pod) {
+			f.leaving(pod.Key)
+			f.listener.PodsChanged(f.tracker.DeletePod(pod.Key))
+		}, nil))
 	if err != nil {
 		f.subscriptions = nil
 	}
@@ -76,28 +93,4 @@ func (s *subscriptions) add(kind string, to source, handler toolscache.ResourceE
 // informers found in their first lists. Nothing may be decided before that.
 func (s *subscriptions) HasSynced() bool {
 	return len(*s) > 0 && !slices.ContainsFunc(*s, func(r toolscache.ResourceEventHandlerRegistration) bool { return !r.HasSynced() })
-}
-
-func (f *Feed) nodes() toolscache.ResourceEventHandler {
-	changed := func(name string, pods []tracker.Key) {
-		f.listener.PodsChanged(pods)
-		f.listener.NodeChanged(name)
-	}
-	return handle(tracker.NodeOf,
-		func(node tracker.Node) { changed(node.Name, f.tracker.SetNode(node, f.clock.Now())) },
-		func(node tracker.Node) { changed(node.Name, f.tracker.DeleteNode(node.Name, node.UID)) }, nil)
-}
-
-func (f *Feed) pods() toolscache.ResourceEventHandler {
-	return handle(tracker.PodOf,
-		func(pod tracker.Pod) {
-			if pod.Terminating {
-				f.leaving(pod.Key)
-			}
-			f.listener.PodsChanged(f.tracker.SetPod(pod))
-		},
-		func(pod tracker.Pod) {
-			f.leaving(pod.Key)
-			f.listener.PodsChanged(f.tracker.DeletePod(pod.Key))
-		}, nil)
 }

@@ -71,22 +71,37 @@ func (c *cluster) fill(tb testing.TB, count int, keep toolscache.TransformFunc, 
 	})
 }
 
+// subscribed is a source that has the handler that was added to it.
+type subscribed struct {
+	toolscache.ResourceEventHandler
+}
+
+func (s *subscribed) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	s.ResourceEventHandler = handler
+	return nil, nil
+}
+
+// pods returns the handler of pods of a feed.
+func (c *cluster) pods(tb testing.TB) toolscache.ResourceEventHandler {
+	tb.Helper()
+	pods := &subscribed{}
+	require.NoError(tb, NewFeed(c.tracker, nobody{}, clock.RealClock{}).Attach(nil, pods))
+	return pods
+}
+
 // TestMemory holds the line that large clusters pay for: PM1 asks for 1,024 bytes a
 // pod at most, and PM2 for 600 MiB with 100,000 pods, 100,000 claims and 640,000
 // devices.
 func TestMemory(t *testing.T) {
 	const objects, slices = 2_000, 40
 	plain, stateful, devices := &cluster{tracker: tracker.New()}, &cluster{tracker: tracker.New()}, &cluster{tracker: tracker.New()}
-	pods := func(c *cluster) toolscache.ResourceEventHandler {
-		return NewFeed(c.tracker, nobody{}, clock.RealClock{}).pods()
-	}
 	whole := plain.fill(t, objects, func(obj any) (any, error) { return obj, nil }, toolscache.ResourceEventHandlerFuncs{}, func(i int) any {
 		return decoded(t, typical(i), &corev1.Pod{})
 	})
-	pod := plain.fill(t, objects, keepPods(), pods(plain), func(i int) any {
+	pod := plain.fill(t, objects, keepPods(), plain.pods(t), func(i int) any {
 		return decoded(t, typical(i), &corev1.Pod{})
 	})
-	replica := stateful.fill(t, objects, keepPods(), pods(stateful), func(i int) any {
+	replica := stateful.fill(t, objects, keepPods(), stateful.pods(t), func(i int) any {
 		p := typical(i)
 		p.OwnerReferences[0].Kind = "StatefulSet"
 		p.Labels["statefulset.kubernetes.io/pod-name"], p.Labels["apps.kubernetes.io/pod-index"] = p.Name, strconv.Itoa(i)
@@ -97,7 +112,7 @@ func TestMemory(t *testing.T) {
 	each := devices.fill(t, slices, keepSlices(), feed.Slices(), func(i int) any {
 		return decoded(t, published(i), &resourcev1.ResourceSlice{})
 	}) / 128
-	user := devices.fill(t, objects, keepPods(), pods(devices), func(i int) any {
+	user := devices.fill(t, objects, keepPods(), devices.pods(t), func(i int) any {
 		return decoded(t, claimant(i), &corev1.Pod{})
 	})
 	claim := devices.fill(t, objects, keepClaims(), feed.Claims(), func(i int) any {
@@ -131,7 +146,7 @@ func BenchmarkPM2(b *testing.B) {
 			s.Name, s.UID, s.Spec.Pool.Name = fmt.Sprintf("node-%d-gpu.example.com-x7k2p", i), uid("51ce", i), fmt.Sprintf("node-%d", i)
 			return s
 		})
-		c.fill(b, 100_000, keepPods(), NewFeed(c.tracker, nobody{}, clock.RealClock{}).pods(), func(i int) any {
+		c.fill(b, 100_000, keepPods(), c.pods(b), func(i int) any {
 			p := &corev1.Pod{}
 			require.NoError(b, p.Unmarshal(pod))
 			p.Name, p.UID, p.Spec.NodeName = fmt.Sprintf("web-7c5ddbdf54-%05d", i), uid("0a1b", i), fmt.Sprintf("node-%d", i%5000)
