@@ -3,22 +3,20 @@ package informer
 import "github.com/tollgate-dev/tollgate/tracker"
 
 // BudgetFeed passes the events of PodDisruptionBudgets on to a tracker, and what they
-// changed to the listener of OnBudget.
+// changed to a listener.
 type BudgetFeed struct {
 	subscriptions
 	tracker *tracker.Tracker
-	// eased is the listener of OnBudget; nil for none.
-	eased func(keys []tracker.Key)
+	eased   func(keys []tracker.Key)
 }
 
-// NewBudgetFeed returns a feed that is not attached to an informer yet.
-func NewBudgetFeed(known *tracker.Tracker) *BudgetFeed { return &BudgetFeed{tracker: known} }
-
-// OnBudget has tell called with the pods that have to leave and that a budget may let go
-// now although it did not before, if there are any: it allows more, selects others, or is
-// gone. It is called from an event handler and must not block. OnBudget is called before
-// Attach.
-func (f *BudgetFeed) OnBudget(tell func(keys []tracker.Key)) { f.eased = tell }
+// NewBudgetFeed returns a feed that is not attached to an informer yet. Eased is told of the
+// pods that have to leave and that a budget may let go now although it did not before, if
+// there are any: it allows more, selects others, or is gone. It is called from an event
+// handler and must not block.
+func NewBudgetFeed(known *tracker.Tracker, eased func(keys []tracker.Key)) *BudgetFeed {
+	return &BudgetFeed{tracker: known, eased: eased}
+}
 
 // Attach subscribes to an informer. It is called once, before HasSynced.
 func (f *BudgetFeed) Attach(budgets source) error {
@@ -30,7 +28,7 @@ func (f *BudgetFeed) Attach(budgets source) error {
 }
 
 func (f *BudgetFeed) tell(keys []tracker.Key) {
-	if f.eased != nil && len(keys) > 0 {
+	if len(keys) > 0 {
 		f.eased(keys)
 	}
 }

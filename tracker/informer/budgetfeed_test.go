@@ -30,7 +30,7 @@ func TestBudgetFeed(t *testing.T) {
 	t.Run("budgets reach the tracker and go again", func(t *testing.T) {
 		t.Parallel()
 		tr, budgets := tracker.New(), &source{}
-		feed := informer.NewBudgetFeed(tr)
+		feed := informer.NewBudgetFeed(tr, func([]tracker.Key) {})
 		require.False(t, feed.HasSynced())
 		require.NoError(t, feed.Attach(budgets))
 		require.False(t, feed.HasSynced())
@@ -48,7 +48,7 @@ func TestBudgetFeed(t *testing.T) {
 
 	t.Run("an informer that takes no handler is an error", func(t *testing.T) {
 		t.Parallel()
-		feed := informer.NewBudgetFeed(tracker.New())
+		feed := informer.NewBudgetFeed(tracker.New(), func([]tracker.Key) {})
 		require.ErrorContains(t, feed.Attach(&source{err: errors.New("stopped")}), "add PodDisruptionBudget event handler: stopped")
 		require.False(t, feed.HasSynced())
 	})
@@ -57,7 +57,7 @@ func TestBudgetFeed(t *testing.T) {
 		t.Parallel()
 		budgets := informer.NewBudgets(fake.NewClientset(budget("a", "1", "1")))
 		tr := tracker.New()
-		feed := informer.NewBudgetFeed(tr)
+		feed := informer.NewBudgetFeed(tr, func([]tracker.Key) {})
 		require.NoError(t, feed.Attach(budgets))
 		run(t, budgets.RunWithContext)
 		require.True(t, toolscache.WaitForCacheSync(t.Context().Done(), feed.HasSynced))

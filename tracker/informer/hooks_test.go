@@ -16,9 +16,8 @@ func TestG18ABudgetThatAllowsMoreIsTold(t *testing.T) {
 	p := tracker.PodOf(pod("1", "1"))
 	tr.SetPod(p)
 	tr.SetNode(tracker.Node{Name: p.NodeName, UID: "n", ResourceVersion: "1", Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}}, start)
-	feed := informer.NewBudgetFeed(tr)
 	var told [][]tracker.Key
-	feed.OnBudget(func(keys []tracker.Key) { told = append(told, keys) })
+	feed := informer.NewBudgetFeed(tr, func(keys []tracker.Key) { told = append(told, keys) })
 	require.NoError(t, feed.Attach(budgets))
 	allows := func(version string, allowed int32) any {
 		b := budget("a", "1", version)

@@ -147,8 +147,7 @@ func (f *feed) open(ctx context.Context, first *state.Cluster) error {
 		}
 		return informer.Within(namespace)
 	}
-	podFeed, budgetFeed := informer.NewFeed(f.shown.Tracker, f, f.clock), informer.NewBudgetFeed(f.shown.Tracker)
-	budgetFeed.OnBudget(f.PodsChanged)
+	podFeed, budgetFeed := informer.NewFeed(f.shown.Tracker, f, f.clock), informer.NewBudgetFeed(f.shown.Tracker, f.PodsChanged)
 	pods := f.addInformer(state.PodResource, informer.NewPods(client, within(state.PodResource)), podFeed.HasSynced)
 	budgets := f.addInformer(state.BudgetResource, informer.NewBudgets(client, within(state.BudgetResource)), budgetFeed.HasSynced)
 	var nodes toolscache.SharedIndexInformer

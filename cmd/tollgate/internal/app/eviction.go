@@ -274,8 +274,7 @@ func (p *program) addPreviews(state *evictionState, patches *PatchFeed) (*previe
 	if state.tracker == nil {
 		return nil, nil, nil
 	}
-	budgets, feed := informer.NewBudgets(p.clientset, informer.Guarded(state.guard)), informer.NewBudgetFeed(state.tracker)
-	feed.OnBudget(state.evictor.PodsChanged)
+	budgets, feed := informer.NewBudgets(p.clientset, informer.Guarded(state.guard)), informer.NewBudgetFeed(state.tracker, state.evictor.PodsChanged)
 	if err := feed.Attach(budgets); err != nil {
 		return nil, nil, fmt.Errorf("watch disruption budgets: %w", err)
 	}
