@@ -64,9 +64,7 @@ func NewGuard(options GuardOptions) *Guard {
 	options.Silence = cmp.Or(options.Silence, defaultSilence)
 	options.ListTimeout = cmp.Or(options.ListTimeout, defaultListTimeout)
 	options.Pause = cmp.Or(options.Pause, defaultPause)
-	if options.Metrics == nil {
-		options.Metrics = NewMetrics(nil)
-	}
+	options.Metrics = cmp.Or(options.Metrics, NewMetrics(nil))
 	return &Guard{options: options}
 }
 
@@ -104,10 +102,10 @@ type guarded struct {
 	resource string
 	list     toolscache.ListWithContextFunc
 	watch    toolscache.WatchFuncWithContext
+	// known is the store of the informer, which is there before the first request; nil for none.
+	known toolscache.Store
 
 	mu sync.Mutex
-	// known is the store of the informer; nil until there is one.
-	known toolscache.Store
 	// listed counts the objects of the pages of the list that is under way.
 	listed int
 	// heard is when the API server last said something; zero for never.
@@ -126,15 +124,16 @@ func (g *Guard) over(resource string, from *toolscache.ListWatch) *guarded {
 	return under
 }
 
-// follow sets the store that has the known objects.
+// follow sets the store that has the known objects, and has the metrics tell for how long
+// nothing was heard.
 func (g *guarded) follow(store toolscache.Store) {
 	if g == nil {
 		return
 	}
-	g.mu.Lock()
 	g.known = store
-	g.mu.Unlock()
-	g.Metrics.follow(g)
+	g.Metrics.mu.Lock()
+	defer g.Metrics.mu.Unlock()
+	g.Metrics.followed[g.resource] = g
 }
 
 // leave says that nothing is followed any more, and so nothing is silent.

@@ -52,13 +52,6 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// follow has the metrics tell for how long nothing was heard of a resource.
-func (m *Metrics) follow(g *guarded) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.followed[g.resource] = g
-}
-
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(descs chan<- *prometheus.Desc) { descs <- silenceDesc }
 
