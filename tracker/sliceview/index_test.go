@@ -116,16 +116,16 @@ func TestRemovedHandlersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := New()
 		running := 0
-		v.begin(func(s *subscriber) {
+		v.open = true
+		v.start = func(s *subscriber) {
 			running++
 			go func() {
 				v.deliver(context.WithoutCancel(t.Context()), s)
 				running--
 			}()
-		})
+		}
 		registration, err := v.AddEventHandler(toolscache.ResourceEventHandlerFuncs{})
 		require.NoError(t, err)
-		v.release()
 		synctest.Wait()
 		require.Equal(t, 1, running)
 		require.NoError(t, v.RemoveEventHandler(registration))

@@ -19,13 +19,24 @@ func (v *View) Run(ctx context.Context) error {
 		return errors.New("run merged view: not attached to informers")
 	}
 	var deliveries sync.WaitGroup
-	v.begin(func(s *subscriber) { deliveries.Go(func() { v.deliver(ctx, s) }) })
+	v.locked(func() {
+		v.start = func(s *subscriber) { deliveries.Go(func() { v.deliver(ctx, s) }) }
+		for _, s := range v.subscribers {
+			v.start(s)
+		}
+	})
 	var inputs []toolscache.DoneChecker
 	for _, in := range v.inputs {
 		inputs = append(inputs, in.registration.HasSyncedChecker())
 	}
 	if toolscache.WaitFor(ctx, "", inputs...) {
-		v.release()
+		v.locked(func() {
+			v.open = true
+			close(v.done.channel)
+			for _, s := range v.subscribers {
+				v.greet(s)
+			}
+		})
 		<-ctx.Done()
 	}
 	v.locked(func() {
@@ -42,26 +53,6 @@ func (v *View) Run(ctx context.Context) error {
 		}
 	}
 	return errors.Join(problems...)
-}
-
-func (v *View) begin(start func(*subscriber)) {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
-	v.start = start
-	for _, s := range v.subscribers {
-		start(s)
-	}
-}
-
-// release begins the delivery to all subscribers.
-func (v *View) release() {
-	v.mutex.Lock()
-	defer v.mutex.Unlock()
-	v.open = true
-	close(v.done.channel)
-	for _, s := range v.subscribers {
-		v.greet(s)
-	}
 }
 
 func (v *View) locked(do func()) {
