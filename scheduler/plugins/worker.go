@@ -51,27 +51,23 @@ func (w *worker) run(ctx context.Context) {
 			return
 		case <-rested:
 			rested = nil
-		case <-w.changes:
-			owed, again = w.step(ctx, owed)
 		case <-again:
-			owed, again = w.step(ctx, owed)
+			w.changed()
+		case <-w.changes:
+			// At once, even if pods are woken later: the next pod is judged by it.
+			changed, err := w.refresh()
+			owed, again = owed || changed, nil
+			if err != nil {
+				again = ticking.After(wakeInterval)
+				// Before the patches are known no pod gets devices, so there is nothing to say.
+				if !errors.Is(err, errNotSynced) {
+					klog.FromContext(ctx).Error(err, "Failed to apply ResourceSlicePatches, going on with those before")
+				}
+			}
 		}
 		if owed && rested == nil {
 			w.wake(ctx)
 			owed, rested = false, ticking.After(wakeInterval)
 		}
 	}
-}
-
-// step refreshes at once, even if pods are woken later: the next pod is judged by it.
-func (w *worker) step(ctx context.Context, owed bool) (stillOwed bool, again <-chan time.Time) {
-	changed, err := w.refresh()
-	if err == nil {
-		return owed || changed, nil
-	}
-	// Before the patches are known no pod gets devices, so there is nothing to say.
-	if !errors.Is(err, errNotSynced) {
-		klog.FromContext(ctx).Error(err, "Failed to apply ResourceSlicePatches, going on with those before")
-	}
-	return owed, clock.RealClock{}.After(wakeInterval)
 }
