@@ -10,17 +10,12 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
-// identity tells specs of patches apart: a write of the status keeps the generation, and
-// a successor of the same name has another UID.
-type identity struct {
-	uid        types.UID
-	generation int64
-}
-
-// generation is a set of patches, the identities that it was made of, and the slices it has
-// been applied to.
+// generation is a set of patches, what tells it from others, and the slices it has been
+// applied to.
 type generation struct {
-	identities map[identity]struct{}
+	// patches are the generations of the specs that the set was made of: a write of the
+	// status keeps the generation, and a successor of the same name has another UID.
+	patches map[types.UID]int64
 	// classes are those that were asked for, nil where there was none.
 	classes map[string]*resourcev1.DeviceClass
 	// set is nil where there are no patches.
@@ -40,13 +35,13 @@ type applied struct {
 	result sliceview.Patched
 }
 
-// standsFor reports whether a set made of the other's patches would be the same.
-func (g *generation) standsFor(other *generation, class func(name string) (*resourcev1.DeviceClass, error)) (bool, error) {
-	if g == nil || !maps.Equal(g.identities, other.identities) {
+// standsFor reports whether a set made of other patches would be the same.
+func (v *view) standsFor(g *generation, patches map[types.UID]int64) (bool, error) {
+	if !maps.Equal(g.patches, patches) {
 		return false, nil
 	}
 	for name, before := range g.classes {
-		now, err := class(name)
+		now, err := v.class(name)
 		if err != nil || !sameClass(before, now) {
 			return false, err
 		}
@@ -96,9 +91,6 @@ func (g *generation) apply(slices []*resourcev1.ResourceSlice, earlier map[strin
 
 // known returns a copy of the results.
 func (g *generation) known() map[string]applied {
-	if g == nil {
-		return nil
-	}
 	g.applying.Lock()
 	defer g.applying.Unlock()
 	return maps.Clone(g.results)

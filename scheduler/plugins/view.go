@@ -8,6 +8,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -33,8 +34,6 @@ type view struct {
 	current    atomic.Pointer[generation]
 }
 
-var _ fwk.ResourceSliceLister = &view{}
-
 // errNotSynced is the answer before the patches are known: devices as their
 // drivers published them would be the wrong answer.
 var errNotSynced = errors.New("the ResourceSlicePatches are not known yet")
@@ -47,7 +46,7 @@ var errNotSynced = errors.New("the ResourceSlicePatches are not known yet")
 // make the first generation. All later ones are left to Refresh, whose caller wakes the pods.
 func (v *view) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice, error) {
 	if v.current.Load() == nil {
-		if err := v.first(); err != nil {
+		if _, err := v.refresh(true); err != nil {
 			return nil, err
 		}
 	}
@@ -59,44 +58,35 @@ func (v *view) ListWithDeviceTaintRules() ([]*resourcev1.ResourceSlice, error) {
 	return now.apply(slices, nil), nil
 }
 
-// first makes the first generation.
-func (v *view) first() (err error) {
-	v.refreshing.Lock()
-	defer v.refreshing.Unlock()
-	if v.current.Load() == nil {
-		_, err = v.refresh()
-	}
-	return err
-}
-
 // Refresh reads patches and classes anew. If the set of patches has changed it
 // compiles it, maps every slice through it and only then lets lists see it, and says
 // true: from then on no list sees an older one. It may take long, and holds up no list
 // but the first. It fails with errNotSynced before the patches are known.
-func (v *view) Refresh() (changed bool, err error) {
+func (v *view) Refresh() (changed bool, err error) { return v.refresh(false) }
+
+// refresh makes a generation if there is none that stands for the patches. The first one does
+// not replace another.
+func (v *view) refresh(first bool) (changed bool, err error) {
 	v.refreshing.Lock()
 	defer v.refreshing.Unlock()
-	return v.refresh()
-}
-
-func (v *view) refresh() (changed bool, err error) {
+	before := v.current.Load()
+	if first && before != nil {
+		return false, nil
+	}
 	if !v.synced() {
 		return false, errNotSynced
 	}
-	before, patches := v.current.Load(), v.patches()
-	next := &generation{rules: v.rules, identities: make(map[identity]struct{}, len(patches))}
+	patches := v.patches()
+	next := &generation{rules: v.rules, patches: make(map[types.UID]int64, len(patches))}
 	for _, patch := range patches {
-		next.identities[identity{uid: patch.UID, generation: patch.Generation}] = struct{}{}
+		next.patches[patch.UID] = patch.Generation
 	}
-	same, err := before.standsFor(next, v.class)
-	if err != nil || same {
+	if before == nil {
+		before = &generation{}
+	} else if same, err := v.standsFor(before, next.patches); err != nil || same {
 		return false, err
 	}
 	if len(patches) > 0 {
-		var previous patchSet
-		if before != nil {
-			previous = before.set
-		}
 		// The classes that the set asks for are kept, nil where there is none.
 		next.classes = map[string]*resourcev1.DeviceClass{}
 		next.set = v.compile(patches, func(name string) *resourcev1.DeviceClass {
@@ -106,7 +96,7 @@ func (v *view) refresh() (changed bool, err error) {
 			}
 			next.classes[name] = found
 			return found
-		}, previous)
+		}, before.set)
 		if err != nil {
 			return false, err
 		}
