@@ -45,20 +45,14 @@ func (s *shared) registry() frameworkruntime.Registry {
 }
 
 // factory makes a stock plugin over the profile's handle with the patched slices in it, with
-// the arguments of a kind and the feature gates as they stand, which are set before. Of a
-// plugin that allocates, the pods of the profile are woken when patches change.
+// the arguments of a kind and the feature gates as they stand, which are set before.
 func factory[P fwk.Plugin](
 	s *shared, allocates bool, kind string, stock frameworkruntime.PluginFactoryWithFts[fwk.Plugin], under func(stock P) fwk.Plugin,
 ) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, given runtime.Object, profile fwk.Handle) (fwk.Plugin, error) {
-		patched, err := s.handle(ctx, profile)
+		patched, err := s.handle(ctx, profile, allocates)
 		if err != nil {
 			return nil, err
-		}
-		if allocates {
-			s.making.Lock()
-			s.allocating = append(s.allocating, profile)
-			s.making.Unlock()
 		}
 		args, err := arguments(given, kind)
 		if err != nil {

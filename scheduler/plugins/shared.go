@@ -32,14 +32,18 @@ type shared struct {
 }
 
 // handle returns the profile's handle with the patched slices in it. The first call
-// makes the view and starts its worker, which ends with the context.
-func (s *shared) handle(ctx context.Context, stock fwk.Handle) (fwk.Handle, error) {
+// makes the view and starts its worker, which ends with the context. The pods of a profile
+// that allocates are woken when patches change.
+func (s *shared) handle(ctx context.Context, stock fwk.Handle, allocates bool) (fwk.Handle, error) {
 	s.making.Lock()
 	defer s.making.Unlock()
 	if s.view == nil {
 		if err := s.start(ctx, stock); err != nil {
 			return nil, err
 		}
+	}
+	if allocates {
+		s.allocating = append(s.allocating, stock)
 	}
 	return &handle{Handle: stock, manager: manager{SharedDRAManager: stock.SharedDRAManager(), view: s.view}}, nil
 }
@@ -94,13 +98,10 @@ func (s *shared) start(ctx context.Context, stock fwk.Handle) error {
 // announce waits until the scheduler is ready for pods: an election, if there is to be
 // one, begins right after that.
 func (s *shared) announce(ctx context.Context, a *announcer, factory informers.SharedInformerFactory, patches cache.SharedIndexInformer) {
-	select {
-	case <-ctx.Done():
-		return
-	case <-patches.HasSyncedChecker().Done():
+	if cache.WaitFor(ctx, "", patches.HasSyncedChecker()) {
+		factory.WaitForCacheSync(ctx.Done())
+		a.run(ctx)
 	}
-	factory.WaitForCacheSync(ctx.Done())
-	a.run(ctx)
 }
 
 // profiles returns the names of those that apply patches.

@@ -99,7 +99,7 @@ func TestAListWithoutPatchesIsTheSchedulersOwn(t *testing.T) {
 	}
 	h := ready(t, setup{objects: objects, compile: compilePatches})
 	defer h.run()()
-	handle, err := h.shared.handle(h.ctx, h.scheduler.Profiles["default-scheduler"])
+	handle, err := h.shared.handle(h.ctx, h.scheduler.Profiles["default-scheduler"], false)
 	require.NoError(t, err)
 	// What the rest of the process allocates meanwhile is counted as well, and can only add.
 	list := func(slices func() ([]*resourcev1.ResourceSlice, error)) float64 {
