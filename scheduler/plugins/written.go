@@ -16,8 +16,9 @@ import (
 )
 
 // writtenFor returns the rules that were written out for patches and that by driver and pool
-// may be for devices of the pool. They are read-only. It reads the store of the informer that
-// feeds the scheduler's tracker: a rule that the tracker has applied was in there before.
+// may be for devices of the pool. They are read-only, and each has a selector. It reads the
+// store of the informer that feeds the scheduler's tracker: a rule that the tracker has applied
+// was in there before.
 type writtenFor func(driver, pool string) []*resourcev1.DeviceTaintRule
 
 // byPool is the index of the rules that were written out for patches.
@@ -94,7 +95,7 @@ func (g *generation) leaveOut(slice *resourcev1.ResourceSlice) *resourcev1.Resou
 // tainted returns which taint of a device is that of the rule, negative for none. The
 // tracker puts those of rules behind those of the driver.
 func tainted(d *resourcev1.Device, rule *resourcev1.DeviceTaintRule) int {
-	if selector := rule.Spec.DeviceSelector; selector == nil || selector.Device != nil && *selector.Device != d.Name {
+	if ptr.Deref(rule.Spec.DeviceSelector.Device, d.Name) != d.Name {
 		return -1
 	}
 	for i, taint := range slices.Backward(d.Taints) {
