@@ -162,7 +162,7 @@ func (t *Tracker) selectedDevices(selector device.Selector) iter.Seq[device.ID] 
 	return func(yield func(device.ID) bool) {
 		for pool, p := range device.Selected(t.pools, selector) {
 			for _, d := range p.devices() {
-				if id := deviceIn(pool, d.Name); selector.Matches(id) && !yield(id) {
+				if id := pool.Device(d.Name); selector.Matches(id) && !yield(id) {
 					return
 				}
 			}

@@ -25,7 +25,7 @@ func (t *Tracker) TaintedDevices() map[DriverEffect]int {
 		t.inPool(id, func(p *pool) {
 			devices := map[string]struct{}{}
 			names := maps.Keys(devices)
-			if !t.selecting.ScopeOf(id.Driver, id.Pool).Empty() || t.selecting.HasNamed(id.Driver, id.Pool) {
+			if !t.selecting.ScopeOf(id).Empty() || t.selecting.HasNamed(id) {
 				for _, d := range p.devices() {
 					devices[d.Name] = struct{}{}
 				}
@@ -37,7 +37,7 @@ func (t *Tracker) TaintedDevices() map[DriverEffect]int {
 			}
 			for name := range names {
 				var seen []corev1.TaintEffect
-				for _, taint := range t.actual().taints(deviceIn(id, name)) {
+				for _, taint := range t.actual().taints(id.Device(name)) {
 					if !slices.Contains(seen, taint.Effect) {
 						seen = append(seen, taint.Effect)
 						counts[DriverEffect{Driver: id.Driver, Effect: taint.Effect}]++

@@ -94,7 +94,7 @@ func (t *Tracker) PatchImpact(patch PatchRef, effect resourcev1.DeviceTaintEffec
 	for id := range pools {
 		t.inPool(id, func(p *pool) {
 			for _, d := range p.devices() {
-				if slices.ContainsFunc(t.selecting.Match(deviceIn(id, d.Name)), func(rule device.Entry[*ruleState]) bool {
+				if slices.ContainsFunc(t.selecting.Match(id.Device(d.Name)), func(rule device.Entry[*ruleState]) bool {
 					return rule.Value.Patch == patch
 				}) {
 					impact.Published++

@@ -19,11 +19,6 @@ func (s *Slice) poolID() device.ID {
 	return device.ID{Driver: s.Driver, Pool: s.Pool}
 }
 
-func deviceIn(pool device.ID, name string) device.ID {
-	pool.Name = name
-	return pool
-}
-
 // pool is the slices of one pool and the taints that they put on its devices.
 //
 // Only slices of the newest generation count (DE-16), whether or not all of them

@@ -31,7 +31,7 @@ func (t *Tracker) PublishedEvicting() []Published {
 			for slice, d := range p.devices() {
 				for _, taint := range d.Taints {
 					if taint.Effect == resourcev1.DeviceTaintEffectNoExecute {
-						found = append(found, Published{Device: deviceIn(id, d.Name), Taint: taint, Slice: slice.Name, SliceUID: slice.UID})
+						found = append(found, Published{Device: id.Device(d.Name), Taint: taint, Slice: slice.Name, SliceUID: slice.UID})
 					}
 				}
 			}

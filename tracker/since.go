@@ -34,7 +34,7 @@ func (t *Tracker) ExposedSince(since time.Time) []Situation {
 		for id, p := range device.Selected(t.pools, device.Selector{}) {
 			for name, taints := range p.tainted {
 				if slices.ContainsFunc(taints, recent) {
-					t.addDevice(users, deviceIn(id, name))
+					t.addDevice(users, id.Device(name))
 				}
 			}
 		}

@@ -65,7 +65,7 @@ func (t *Tracker) changePool(old, slice *Slice, users *podSet) {
 		t.pools.Set(id.Driver, id.Pool, p)
 	}
 	for _, changed := range p.replace(old, slice) {
-		t.addDevice(users, deviceIn(id, changed))
+		t.addDevice(users, id.Device(changed))
 	}
 	if len(p.generations) == 0 {
 		t.pools.Delete(id.Driver, id.Pool)

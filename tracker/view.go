@@ -97,7 +97,7 @@ func (v *view) taints(id device.ID) []Taint {
 // published returns the taints that slices put on a device.
 func (v *view) published(id device.ID) []Taint {
 	p := v.pools[id.Driver][id.Pool]
-	if v.changed != nil && id == deviceIn(v.changedID, id.Name) {
+	if v.changed != nil && id == v.changedID.Device(id.Name) {
 		p = v.changed
 	}
 	if p == nil {

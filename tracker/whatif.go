@@ -70,7 +70,7 @@ func (t *Tracker) IfSliceWas(old, slice Slice, now time.Time) []Change {
 	after := before.clone()
 	users := &podSet{}
 	for _, device := range after.replace(known, &slice) {
-		t.addDevice(users, deviceIn(id, device))
+		t.addDevice(users, id.Device(device))
 	}
 	return t.changes(users,
 		&view{Tracker: t, changedID: id, changed: before}, &view{Tracker: t, changedID: id, changed: after})

@@ -11,6 +11,12 @@ type ID struct {
 	Name   string
 }
 
+// Device returns the ID of a device in a pool. The pool is an ID without the name of a device.
+func (id ID) Device(name string) ID {
+	id.Name = name
+	return id
+}
+
 // String returns driver/pool/device, for people.
 func (id ID) String() string {
 	return id.Driver + "/" + id.Pool + "/" + id.Name

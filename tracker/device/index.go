@@ -83,10 +83,9 @@ func (x *Index[T]) Named(id ID) []Entry[T] {
 }
 
 // HasNamed reports whether anything may select devices of a pool by their names.
-func (x *Index[T]) HasNamed(driver, pool string) bool {
-	id := ID{Driver: driver, Pool: pool}
+func (x *Index[T]) HasNamed(pool ID) bool {
 	for asks := range byName {
-		if x.used[asks|byName] > 0 && x.named[narrow(id, asks)] > 0 {
+		if x.used[asks|byName] > 0 && x.named[narrow(pool, asks)] > 0 {
 			return true
 		}
 	}

@@ -19,6 +19,8 @@ func names(entries []device.Entry[int]) []string {
 	return found
 }
 
+func inPool(driver, pool string) device.ID { return device.ID{Driver: driver, Pool: pool} }
+
 func TestIndex(t *testing.T) {
 	t.Parallel()
 	id := device.ID{Driver: "d", Pool: "p", Name: "n"}
@@ -27,8 +29,8 @@ func TestIndex(t *testing.T) {
 		t.Parallel()
 		var x device.Index[int]
 		require.Empty(t, x.Match(id))
-		require.False(t, x.HasNamed("d", "p"))
-		require.True(t, x.ScopeOf("d", "p").Empty())
+		require.False(t, x.HasNamed(inPool("d", "p")))
+		require.True(t, x.ScopeOf(inPool("d", "p")).Empty())
 		x.Delete(device.Selector{}, "a")
 		require.Empty(t, x.Match(id))
 	})
@@ -43,7 +45,7 @@ func TestIndex(t *testing.T) {
 		x.Set(selectorOf(t, "-", "q", "-"), "e", 5)
 		require.Equal(t, []device.Entry[int]{{Name: "a", Value: 4}, {Name: "b", Value: 3}, {Name: "c", Value: 1}, {Name: "d", Value: 2}}, x.Match(id))
 		require.Equal(t, []string{"c"}, names(x.Named(id)))
-		require.Equal(t, []string{"a", "b", "d"}, names(x.Scoped(x.ScopeOf("d", "p"))))
+		require.Equal(t, []string{"a", "b", "d"}, names(x.Scoped(x.ScopeOf(inPool("d", "p")))))
 	})
 
 	t.Run("a name holds one value under a selector", func(t *testing.T) {
@@ -65,10 +67,10 @@ func TestIndex(t *testing.T) {
 		x.Set(other, "c", 1)
 		x.Delete(named, "a")
 		x.Delete(other, "c")
-		require.True(t, x.HasNamed("d", "p"))
-		require.False(t, x.HasNamed("d", "q"))
+		require.True(t, x.HasNamed(inPool("d", "p")))
+		require.False(t, x.HasNamed(inPool("d", "q")))
 		x.Delete(named, "b")
-		require.False(t, x.HasNamed("d", "p"))
+		require.False(t, x.HasNamed(inPool("d", "p")))
 	})
 
 	t.Run("what was found does not change afterwards", func(t *testing.T) {
@@ -89,13 +91,13 @@ func TestIndex(t *testing.T) {
 		x.Set(selectorOf(t, "-", "-", "-"), "a", 1)
 		x.Set(selectorOf(t, "-", "-", "n"), "n", 1)
 		x.Set(selectorOf(t, "d", "p", "n"), "m", 1)
-		require.Equal(t, x.ScopeOf("d", "p"), x.ScopeOf("e", "q"))
+		require.Equal(t, x.ScopeOf(inPool("d", "p")), x.ScopeOf(inPool("e", "q")))
 		x.Set(selectorOf(t, "d", "-", "-"), "b", 1)
-		require.Equal(t, x.ScopeOf("d", "p"), x.ScopeOf("d", "q"))
-		require.NotEqual(t, x.ScopeOf("d", "p"), x.ScopeOf("e", "p"))
+		require.Equal(t, x.ScopeOf(inPool("d", "p")), x.ScopeOf(inPool("d", "q")))
+		require.NotEqual(t, x.ScopeOf(inPool("d", "p")), x.ScopeOf(inPool("e", "p")))
 		x.Set(selectorOf(t, "-", "p", "-"), "c", 1)
-		require.NotEqual(t, x.ScopeOf("d", "p"), x.ScopeOf("d", "q"))
-		require.Equal(t, x.ScopeOf("e", "p"), x.ScopeOf("f", "p"))
+		require.NotEqual(t, x.ScopeOf(inPool("d", "p")), x.ScopeOf(inPool("d", "q")))
+		require.Equal(t, x.ScopeOf(inPool("e", "p")), x.ScopeOf(inPool("f", "p")))
 	})
 
 	t.Run("K10 an entry that asks for an empty name is not in the scope of pools that have names", func(t *testing.T) {
@@ -104,8 +106,8 @@ func TestIndex(t *testing.T) {
 		x.Set(selectorOf(t, "", "-", "-"), "a", 1)
 		x.Set(selectorOf(t, "-", "", "-"), "b", 1)
 		x.Set(selectorOf(t, "-", "-", "-"), "c", 1)
-		require.Equal(t, []string{"c"}, names(x.Scoped(x.ScopeOf("d", "p"))))
-		require.Equal(t, []string{"a", "b", "c"}, names(x.Scoped(x.ScopeOf("", ""))))
+		require.Equal(t, []string{"c"}, names(x.Scoped(x.ScopeOf(inPool("d", "p")))))
+		require.Equal(t, []string{"a", "b", "c"}, names(x.Scoped(x.ScopeOf(inPool("", "")))))
 	})
 }
 
@@ -149,8 +151,8 @@ func TestIndexAgrees(t *testing.T) {
 		}
 		require.ElementsMatch(t, both, values(x.Match(id)))
 		require.ElementsMatch(t, byName, values(x.Named(id)))
-		require.ElementsMatch(t, whole, values(x.Scoped(x.ScopeOf(id.Driver, id.Pool))))
-		require.Equal(t, named, x.HasNamed(id.Driver, id.Pool))
+		require.ElementsMatch(t, whole, values(x.Scoped(x.ScopeOf(id))))
+		require.Equal(t, named, x.HasNamed(id))
 		require.True(t, slices.IsSorted(names(x.Match(id))))
 	}
 }

@@ -14,18 +14,17 @@ type Scope struct {
 }
 
 // ScopeOf returns the scope of a pool.
-func (x *Index[T]) ScopeOf(driver, pool string) Scope {
+func (x *Index[T]) ScopeOf(pool ID) Scope {
 	var scope Scope
 	var asked criteria
-	id := ID{Driver: driver, Pool: pool}
 	for asks := range byName {
-		if x.used[asks] == 0 || len(x.buckets[narrow(id, asks)]) == 0 {
+		if x.used[asks] == 0 || len(x.buckets[narrow(pool, asks)]) == 0 {
 			continue
 		}
 		scope.sets |= 1 << asks
 		asked |= asks
 	}
-	scope.id = narrow(id, asked).id
+	scope.id = narrow(pool, asked).id
 	return scope
 }
 

@@ -62,7 +62,7 @@ func (x *index) set(slice *resourcev1.ResourceSlice) bool {
 		e.verdicts = nil
 	}
 	switch {
-	case was.Spec.Driver != slice.Spec.Driver || was.Spec.Pool.Name != slice.Spec.Pool.Name:
+	case poolOf(was) != poolOf(slice):
 		x.leave(e)
 		e.raw = slice
 		x.join(e)
@@ -88,11 +88,11 @@ func (x *index) remove(name string) bool {
 }
 
 func (x *index) join(e *entry) {
-	spec := &e.raw.Spec
-	p, found := x.drivers[spec.Driver][spec.Pool.Name]
+	id := poolOf(e.raw)
+	p, found := x.drivers[id.Driver][id.Pool]
 	if !found {
 		p = &pool{}
-		x.drivers.Set(spec.Driver, spec.Pool.Name, p)
+		x.drivers.Set(id.Driver, id.Pool, p)
 	}
 	e.pool, e.at = p, len(p.entries)
 	p.entries = append(p.entries, e)

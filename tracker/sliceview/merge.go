@@ -13,8 +13,8 @@ import (
 // the slice itself if there are none (TR-07). It depends on the slice and on those
 // rules and on nothing else.
 func (r *rules) merge(slice *resourcev1.ResourceSlice) *resourcev1.ResourceSlice {
-	pool := r.inPool(slice.Spec.Driver, slice.Spec.Pool.Name)
-	naming := r.index.HasNamed(slice.Spec.Driver, slice.Spec.Pool.Name)
+	in := poolOf(slice)
+	pool, naming := r.inPool(in), r.index.HasNamed(in)
 	if len(pool.rules) == 0 && !naming {
 		return slice
 	}
@@ -35,9 +35,14 @@ func (r *rules) merge(slice *resourcev1.ResourceSlice) *resourcev1.ResourceSlice
 	return merged
 }
 
+// poolOf returns the pool of a slice, as an ID without the name of a device.
+func poolOf(slice *resourcev1.ResourceSlice) device.ID {
+	return device.ID{Driver: slice.Spec.Driver, Pool: slice.Spec.Pool.Name}
+}
+
 // idAt returns the ID of the device at a position of a slice.
 func idAt(slice *resourcev1.ResourceSlice, at int) device.ID {
-	return device.ID{Driver: slice.Spec.Driver, Pool: slice.Spec.Pool.Name, Name: slice.Spec.Devices[at].Name}
+	return poolOf(slice).Device(slice.Spec.Devices[at].Name)
 }
 
 // WithOwnDevices returns a copy with a list of devices of its own, which shares

@@ -18,8 +18,8 @@ type limit struct {
 // none is meant for any. It depends on the slice, those patches and their classes and on
 // nothing else.
 func (p *patches) apply(e *entry) (*resourcev1.ResourceSlice, []limit) {
-	driver, pool := e.raw.Spec.Driver, e.raw.Spec.Pool.Name
-	m := &meant{p: p, e: e, scoped: p.scoped(driver, pool), naming: p.index.HasNamed(driver, pool)}
+	pool := poolOf(e.raw)
+	m := &meant{p: p, e: e, scoped: p.scoped(pool), naming: p.index.HasNamed(pool)}
 	switch {
 	case m.scoped != nil:
 		m.all = true

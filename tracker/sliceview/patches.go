@@ -162,8 +162,8 @@ func (p *patches) setClass(name string, set *resourcev1.DeviceClass) bool {
 }
 
 // scoped returns the patches that select a pool as a whole by name.
-func (p *patches) scoped(driver, pool string) *scoped {
-	scope := p.index.ScopeOf(driver, pool)
+func (p *patches) scoped(pool device.ID) *scoped {
+	scope := p.index.ScopeOf(pool)
 	if scope.Empty() {
 		return nil
 	}

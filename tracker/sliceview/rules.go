@@ -92,8 +92,8 @@ func (r *rules) forget(changed selector) {
 }
 
 // inPool returns the taints that are added to every device of a pool.
-func (r *rules) inPool(driver, pool string) list {
-	scope := r.index.ScopeOf(driver, pool)
+func (r *rules) inPool(pool device.ID) list {
+	scope := r.index.ScopeOf(pool)
 	if scope.Empty() {
 		return list{}
 	}

@@ -81,6 +81,6 @@ func (q *question) ask(devices *slicepatch.Devices) *verdict {
 
 // sameAnswers reports whether the answers for one slice hold for the other.
 func sameAnswers(a, b *resourcev1.ResourceSlice) bool {
-	return a.Spec.Driver == b.Spec.Driver && a.Spec.Pool.Name == b.Spec.Pool.Name &&
+	return poolOf(a) == poolOf(b) &&
 		slices.EqualFunc(a.Spec.Devices, b.Spec.Devices, func(a, b resourcev1.Device) bool { return slicepatch.SameToFilters(&a, &b) })
 }
