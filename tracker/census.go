@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -23,14 +24,14 @@ func (t *Tracker) TaintedDevices() map[DriverEffect]int {
 	counts := map[DriverEffect]int{}
 	for _, id := range t.poolIDs() {
 		t.inPool(id, func(p *pool) {
-			devices := map[string]struct{}{}
+			devices := sets.New[string]()
 			names := maps.Keys(devices)
 			if !t.selecting.ScopeOf(id).Empty() || t.selecting.HasNamed(id) {
 				for _, d := range p.devices() {
-					devices[d.Name] = struct{}{}
+					devices.Insert(d.Name)
 				}
 				for name := range t.allocated[id.Driver][id.Pool] {
-					devices[name] = struct{}{}
+					devices.Insert(name)
 				}
 			} else if p != nil {
 				names = maps.Keys(p.tainted)

@@ -1,12 +1,11 @@
 package tracker
 
 import (
-	"iter"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
@@ -43,7 +42,7 @@ func (t *Tracker) Impact(name string) (impact Impact, ok bool) {
 			impact.Published++
 		}
 		evicting := rule.evicting()
-		impact.Allocated, claims = t.collect(slices.Values([]device.Selector{rule.Selector}), func(id device.ID) ([]Taint, bool) {
+		impact.Allocated, claims = t.collect(sets.New(rule.Selector), func(id device.ID) ([]Taint, bool) {
 			return evicting, rule.Matches(id)
 		})
 	})
@@ -61,18 +60,18 @@ func (t *Tracker) Impact(name string) (impact Impact, ok bool) {
 // anew: the numbers of devices may be of slightly different moments.
 func (t *Tracker) PatchImpact(patch PatchRef, effect resourcev1.DeviceTaintEffect) (impact Impact, ok bool) {
 	var claims []selectedClaim
-	pools := map[device.ID]struct{}{}
+	pools := sets.New[device.ID]()
 	t.read(func() {
 		if ok = t.devicesKnown; !ok {
 			return
 		}
-		selectors, ofPools := map[device.Selector]struct{}{}, map[device.Selector]struct{}{}
+		selectors := sets.New[device.Selector]()
 		for _, rule := range t.written[patch.Name] {
 			if rule.Patch == patch && rule.Selects {
-				selectors[rule.Selector], ofPools[rule.Selector.OfPools()] = struct{}{}, struct{}{}
+				selectors.Insert(rule.Selector)
 			}
 		}
-		impact.Allocated, claims = t.collect(maps.Keys(selectors), func(id device.ID) (taints []Taint, selected bool) {
+		impact.Allocated, claims = t.collect(selectors, func(id device.ID) (taints []Taint, selected bool) {
 			for _, rule := range t.selecting.Match(id) {
 				if rule.Value.Patch != patch {
 					continue
@@ -84,9 +83,9 @@ func (t *Tracker) PatchImpact(patch PatchRef, effect resourcev1.DeviceTaintEffec
 			}
 			return taints, selected
 		})
-		for selector := range ofPools {
+		for selector := range selectors {
 			for id := range device.Selected(t.pools, selector) {
-				pools[id] = struct{}{}
+				pools.Insert(id)
 			}
 		}
 	})
@@ -114,14 +113,14 @@ func (r *ruleState) evicting() []Taint {
 
 // collect returns the claims with devices under some selectors, and how many of those devices
 // are selected. Selected says that of a device, and which taints it has if it is.
-func (t *Tracker) collect(under iter.Seq[device.Selector], selected func(device.ID) ([]Taint, bool)) (allocated int, claims []selectedClaim) {
-	seen := map[*claimState]struct{}{}
+func (t *Tracker) collect(under sets.Set[device.Selector], selected func(device.ID) ([]Taint, bool)) (allocated int, claims []selectedClaim) {
+	seen := sets.New[*claimState]()
 	for selector := range under {
 		t.eachAllocated(selector, func(state *claimState) {
-			if _, twice := seen[state]; twice {
+			if seen.Has(state) {
 				return
 			}
-			seen[state] = struct{}{}
+			seen.Insert(state)
 			c := selectedClaim{claim: state.claim, users: slices.Clone(state.users), podGroups: t.podGroups}
 			for _, d := range c.claim.Devices {
 				taints, ok := selected(d.ID)
@@ -143,21 +142,17 @@ func (t *Tracker) collect(under iter.Seq[device.Selector], selected func(device.
 
 // podsOf returns the pods that have selected devices through claims, sorted.
 func podsOf(claims []selectedClaim) []Situation {
-	found := map[*Pod]*Situation{}
+	found := map[*Pod][]TaintedDevice{}
 	for _, c := range claims {
 		for _, pod := range c.users {
-			if !c.claim.givesTo(pod, c.podGroups) {
-				continue
+			if c.claim.givesTo(pod, c.podGroups) {
+				found[pod] = append(found[pod], c.selected...)
 			}
-			if found[pod] == nil {
-				found[pod] = &Situation{Pod: pod.public()}
-			}
-			found[pod].Devices = append(found[pod].Devices, c.selected...)
 		}
 	}
 	pods := make([]Situation, 0, len(found))
-	for _, situation := range found {
-		pods = append(pods, *situation)
+	for pod, devices := range found {
+		pods = append(pods, Situation{Pod: pod.public(), Devices: devices})
 	}
 	slices.SortFunc(pods, func(a, b Situation) int { return CompareKeys(a.Pod.Key, b.Pod.Key) })
 	return pods

@@ -80,10 +80,7 @@ func narrow(id ID, asks criteria) Selector {
 	return s
 }
 
-// OfPools returns the selector of all devices in the pools of which s may select some.
-func (s Selector) OfPools() Selector { return narrow(s.id, s.asks&^byName) }
-
 // MatchesPool reports whether the selector may select devices of a pool.
 func (s Selector) MatchesPool(driver, pool string) bool {
-	return s.OfPools().Matches(ID{Driver: driver, Pool: pool})
+	return narrow(s.id, s.asks&^byName).Matches(ID{Driver: driver, Pool: pool})
 }
