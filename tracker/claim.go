@@ -86,15 +86,13 @@ func ClaimOf(claim *resourcev1.ResourceClaim) Claim {
 	kept := Claim{
 		ClaimName: ClaimName{Namespace: claim.Namespace, Name: claim.Name},
 		UID:       claim.UID, ResourceVersion: claim.ResourceVersion,
-		Allocated:  claim.Status.Allocation != nil,
 		Consumers:  claim.Status.ReservedFor,
 		Controller: metav1.GetControllerOfNoCopy(claim),
 		Window:     windowOf(claim.Annotations),
 	}
-	if !kept.Allocated {
-		return kept
+	if allocation := claim.Status.Allocation; allocation != nil {
+		kept.Allocated, kept.Devices = true, AllocatedDevices(claim.Spec.Devices.Requests, allocation.Devices.Results)
 	}
-	kept.Devices = AllocatedDevices(claim.Spec.Devices.Requests, claim.Status.Allocation.Devices.Results)
 	return kept
 }
 

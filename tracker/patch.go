@@ -14,8 +14,8 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 )
 
-// kindPatch is the kind of ResourceSlicePatches in references to owners.
-const kindPatch = "ResourceSlicePatch"
+// patchKind is the kind of ResourceSlicePatches in references to owners.
+var patchKind = v1alpha1.GroupVersion.WithKind("ResourceSlicePatch").GroupKind()
 
 // PatchRef names one ResourceSlicePatch for ever. The zero PatchRef is none.
 type PatchRef struct {
@@ -32,10 +32,8 @@ func (p PatchRef) Source() Source {
 // label nor the owner alone says so: users may set either, and only Tollgate both.
 func PatchOf(rule *resourcev1.DeviceTaintRule) PatchRef {
 	owner := metav1.GetControllerOfNoCopy(rule)
-	if owner == nil || owner.UID == "" || owner.Name == "" || owner.Kind != kindPatch || rule.Labels[v1alpha1.LabelPatch] != string(owner.UID) {
-		return PatchRef{}
-	}
-	if version, err := schema.ParseGroupVersion(owner.APIVersion); err != nil || version.Group != v1alpha1.GroupVersion.Group {
+	if owner == nil || owner.UID == "" || owner.Name == "" || rule.Labels[v1alpha1.LabelPatch] != string(owner.UID) ||
+		schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind() != patchKind {
 		return PatchRef{}
 	}
 	return PatchRef{Name: owner.Name, UID: owner.UID}

@@ -121,7 +121,7 @@ func (p *pool) devices() iter.Seq2[*Slice, *Device] {
 
 // clone returns a copy that can be changed alone.
 func (p *pool) clone() *pool {
-	c := &pool{generations: make(device.Table[int64, string, *Slice], len(p.generations)), newest: p.newest, tainted: maps.Clone(p.tainted)}
+	c := &pool{generations: maps.Clone(p.generations), newest: p.newest, tainted: maps.Clone(p.tainted)}
 	for generation, members := range p.generations {
 		c.generations[generation] = maps.Clone(members)
 	}

@@ -40,14 +40,14 @@ type Rule struct {
 
 // RuleOf returns what is kept of rule.
 func RuleOf(rule *resourcev1.DeviceTaintRule) Rule {
-	selector, selects := device.SelectorOf(rule.Spec.DeviceSelector)
 	kept := Rule{
 		Name: rule.Name, UID: rule.UID, ResourceVersion: rule.ResourceVersion, Generation: rule.Generation,
-		Created:  rule.CreationTimestamp.Time,
-		Selector: selector, Selects: selects, Taint: rule.Spec.Taint,
+		Created:    rule.CreationTimestamp.Time,
+		Taint:      rule.Spec.Taint,
 		Conditions: rule.Status.Conditions,
 		Patch:      PatchOf(rule),
 	}
+	kept.Selector, kept.Selects = device.SelectorOf(rule.Spec.DeviceSelector)
 	if kept.Patch != (PatchRef{}) && kept.Taint.Effect == resourcev1.DeviceTaintEffectNoSchedule &&
 		rule.Annotations[v1alpha1.AnnotationPatchEffect] == string(resourcev1.DeviceTaintEffectNoExecute) {
 		kept.Native, kept.Taint.Effect = kept.Taint.Effect, resourcev1.DeviceTaintEffectNoExecute
