@@ -63,7 +63,6 @@ func (v *View) Explain(slice string) ([]Explanation, bool) {
 
 // explain explains the device at a position. The lock is held.
 func (v *View) explain(e *entry, at int) Explanation {
-	driver, published := e.raw.Spec.Driver, &e.raw.Spec.Devices[at]
 	id := idAt(e.raw, at)
 	out := Explanation{Device: id}
 	var meant []*slicepatch.Patch
@@ -79,7 +78,7 @@ func (v *View) explain(e *entry, at int) Explanation {
 	for _, patch := range meant {
 		out.Patches = append(out.Patches, patch.Name)
 	}
-	explained := slicepatch.Explain(meant, driver, published)
+	explained := slicepatch.Explain(meant, e.raw.Spec.Driver, &e.raw.Spec.Devices[at])
 	out.Attributes, out.Capacity = explained.Attributes, explained.Capacity
 	if explained.Limited != nil {
 		out.Limited = explained.Limited.Error()

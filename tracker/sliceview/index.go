@@ -100,7 +100,7 @@ func (x *index) join(e *entry) {
 	case p.devices != nil:
 		p.addDevices(e)
 	case len(p.entries) > searched:
-		p.devices = map[string]*entry{}
+		p.devices, p.others = map[string]*entry{}, map[string][]*entry{}
 		for _, e := range p.entries {
 			p.addDevices(e)
 		}

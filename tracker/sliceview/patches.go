@@ -7,6 +7,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
@@ -48,7 +49,7 @@ type class struct {
 type patches struct {
 	byName map[string]*slicePatch
 	// uids has the UIDs of the patches in force.
-	uids map[types.UID]struct{}
+	uids sets.Set[types.UID]
 	// index has the patches in force.
 	index   device.Index[*slicePatch]
 	lists   map[scope]*scoped
@@ -67,7 +68,7 @@ type scoped struct {
 
 func newPatches() patches {
 	return patches{
-		byName: map[string]*slicePatch{}, uids: map[types.UID]struct{}{}, lists: map[scope]*scoped{},
+		byName: map[string]*slicePatch{}, uids: sets.New[types.UID](), lists: map[scope]*scoped{},
 		classes: map[string]class{},
 	}
 }
@@ -120,29 +121,25 @@ func (p *patches) set(next *slicePatch) {
 	if next.patch == nil {
 		return
 	}
-	p.uids[next.object.UID] = struct{}{}
+	p.uids.Insert(next.object.UID)
 	p.index.Set(next.selector, name, next)
 	clear(p.lists)
 }
 
 func (p *patches) remove(name string) {
-	was, found := p.byName[name]
-	if !found {
-		return
-	}
+	was := p.byName[name]
 	delete(p.byName, name)
-	if was.patch == nil {
+	if was == nil || was.patch == nil {
 		return
 	}
-	delete(p.uids, was.object.UID)
+	p.uids.Delete(was.object.UID)
 	p.index.Delete(was.selector, name)
 	clear(p.lists)
 }
 
 // inForce reports whether the patch with that UID is known and valid.
 func (p *patches) inForce(uid types.UID) bool {
-	_, found := p.uids[uid]
-	return found && uid != ""
+	return uid != "" && p.uids.Has(uid)
 }
 
 // setClass takes in the selectors of a class, and reports whether they are others than

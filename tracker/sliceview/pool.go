@@ -37,9 +37,6 @@ func (p *pool) addDevices(e *entry) {
 		case !found:
 			p.devices[name] = e
 		case first != e && !slices.Contains(p.others[name], e):
-			if p.others == nil {
-				p.others = map[string][]*entry{}
-			}
 			p.others[name] = append(p.others[name], e)
 		}
 	}

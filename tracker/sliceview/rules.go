@@ -29,10 +29,7 @@ func (r rule) counts() bool { return r.selects && !r.silent }
 // same reports whether the two rules taint alike. A write of a status must change
 // nothing.
 func (r rule) same(other rule) bool {
-	if !r.selects || !other.selects {
-		return r.selects == other.selects
-	}
-	return r.selector == other.selector && r.writtenFor == other.writtenFor && SameTaint(r.taint, other.taint)
+	return r.selects == other.selects && r.selector == other.selector && r.writtenFor == other.writtenFor && SameTaint(r.taint, other.taint)
 }
 
 // rules holds the rules that select something, and the lists of taints that
@@ -71,10 +68,7 @@ func (r *rules) set(name string, next rule) {
 }
 
 func (r *rules) remove(name string) {
-	was, found := r.byName[name]
-	if !found {
-		return
-	}
+	was := r.byName[name]
 	delete(r.byName, name)
 	r.writtenFor.Delete(was.writtenFor, name)
 	if was.counts() {

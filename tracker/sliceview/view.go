@@ -77,8 +77,8 @@ func (v *View) DeleteSlice(name string) {
 func (v *View) SetRule(set *resourcev1.DeviceTaintRule) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
-	selector, selects := device.SelectorOf(set.Spec.DeviceSelector)
-	next := rule{selector: selector, selects: selects, taint: set.Spec.Taint, writtenFor: tracker.PatchOf(set).UID}
+	next := rule{taint: set.Spec.Taint, writtenFor: tracker.PatchOf(set).UID}
+	next.selector, next.selects = device.SelectorOf(set.Spec.DeviceSelector)
 	next.silent = v.patches.inForce(next.writtenFor)
 	was := v.rules.byName[set.Name]
 	if was.same(next) {
