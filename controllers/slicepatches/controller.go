@@ -206,13 +206,14 @@ func (c *Controller) RuleChanged(name string) {
 	}
 }
 
-// Written reports whether all rules of a generation of a patch have been tracked. It is
-// false on a replica that does not lead. It is goroutine-safe.
-func (c *Controller) Written(name string, uid types.UID, generation int64) bool {
+// Written reports whether all rules of a generation of a patch have been tracked. The patch is
+// a rule with its name, UID and generation. It is false on a replica that does not lead. It is
+// goroutine-safe.
+func (c *Controller) Written(patch *tracker.Rule) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m := c.states[name]
-	return m != nil && m.written == version{uid, generation}
+	m := c.states[patch.Name]
+	return m != nil && m.written == version{patch.UID, patch.Generation}
 }
 
 // read returns a patch and its state, nil if the patch does not exist.

@@ -20,7 +20,6 @@ import (
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
-	"github.com/tollgate-dev/tollgate/tracker/device"
 	"github.com/tollgate-dev/tollgate/tracker/sliceview"
 )
 
@@ -79,7 +78,7 @@ func statusOf(patch *v1alpha1.ResourceSlicePatch, report *sliceview.Report, time
 		Conditions:         withOwnReady(&patch.Status).Conditions,
 	}
 	for _, id := range report.FirstMatched[:min(maxNamed, len(report.FirstMatched))] {
-		status.Matched = append(status.Matched, deviceString(id))
+		status.Matched = append(status.Matched, id.String())
 	}
 	ready := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: ReasonInForce,
@@ -102,14 +101,11 @@ func statusOf(patch *v1alpha1.ResourceSlicePatch, report *sliceview.Report, time
 
 func count(n int) int32 { return int32(min(n, math.MaxInt32)) } //nolint:gosec // It is bounded.
 
-// deviceString returns a device in the form of the status.
-func deviceString(id device.ID) string { return id.Driver + "/" + id.Pool + "/" + id.Name }
-
 func problems(list []sliceview.Problem) []v1alpha1.DevicePatchProblem {
 	list = list[:min(maxNamed, len(list))]
 	texts := make([]v1alpha1.DevicePatchProblem, 0, len(list))
 	for _, p := range list {
-		texts = append(texts, v1alpha1.DevicePatchProblem{Device: deviceString(p.Device), Message: policy.Short(p.Message, maxMessage)})
+		texts = append(texts, v1alpha1.DevicePatchProblem{Device: p.Device.String(), Message: policy.Short(p.Message, maxMessage)})
 	}
 	return texts
 }
@@ -129,12 +125,12 @@ func reportShortfalls(report *sliceview.Report) (missing shortfalls) {
 	if report.Failed > 0 {
 		first := report.FirstFailed[0]
 		missing.add(ReasonExpressionFailed, "an expression failed on %s, which the patch leaves alone, the first is %s: %s",
-			devices(report.Failed, "", ""), deviceString(first.Device), first.Message)
+			devices(report.Failed, "", ""), first.Device, first.Message)
 	}
 	if report.Limited > 0 {
 		first := report.FirstLimited[0]
 		missing.add(ReasonDevicesLimited, "%s their attributes and capacity, the first is %s: %s",
-			devices(report.Limited, " keeps", " keep"), deviceString(first.Device), first.Message)
+			devices(report.Limited, " keeps", " keep"), first.Device, first.Message)
 	}
 	return missing
 }

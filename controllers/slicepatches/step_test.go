@@ -21,6 +21,7 @@ import (
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 	"github.com/tollgate-dev/tollgate/policy/slicepatch"
+	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/device"
 )
 
@@ -618,7 +619,7 @@ func TestTimesThatRulesCannotHave(t *testing.T) {
 	w.step(c, "p")
 	calls, _ := w.taken()
 	require.Empty(t, calls, "it is settled")
-	require.True(t, c.Written("p", "uid-of-p", 1))
+	require.True(t, c.Written(&tracker.Rule{Name: "p", UID: "uid-of-p", Generation: 1}))
 	require.Len(t, w.status("p").Taints, 1, "the beginning of time is no time")
 }
 
@@ -627,23 +628,23 @@ func TestWritten(t *testing.T) {
 	w.slice("one", "a=a100")
 	c := w.controller()
 	p := w.patch("p", ofA100+`taints: [{key: k, effect: NoExecute}]}`)
-	require.False(t, c.Written("p", p.UID, 1))
+	require.False(t, c.Written(&tracker.Rule{Name: "p", UID: p.UID, Generation: 1}))
 	w.fault = errors.New("the API server is away")
 	_, err := c.reconcile(t.Context(), "p")
 	require.Error(t, err)
-	require.False(t, c.Written("p", p.UID, 1))
+	require.False(t, c.Written(&tracker.Rule{Name: "p", UID: p.UID, Generation: 1}))
 	w.fault, w.staleTracker = nil, true
 	w.step(c, "p")
-	require.False(t, c.Written("p", p.UID, 1), "it is not known yet")
+	require.False(t, c.Written(&tracker.Rule{Name: "p", UID: p.UID, Generation: 1}), "it is not known yet")
 	w.syncTracker()
 	w.step(c, "p")
-	require.True(t, c.Written("p", p.UID, 1))
-	require.False(t, c.Written("p", "another", 1))
+	require.True(t, c.Written(&tracker.Rule{Name: "p", UID: p.UID, Generation: 1}))
+	require.False(t, c.Written(&tracker.Rule{Name: "p", UID: "another", Generation: 1}))
 	w.patch("p", ofA100+`taints: [{key: l, effect: NoExecute}]}`)
-	require.False(t, c.Written("p", p.UID, 2))
+	require.False(t, c.Written(&tracker.Rule{Name: "p", UID: p.UID, Generation: 2}))
 	w.step(c, "p")
 	w.step(c, "p")
-	require.True(t, c.Written("p", p.UID, 2))
+	require.True(t, c.Written(&tracker.Rule{Name: "p", UID: p.UID, Generation: 2}))
 }
 
 func TestNamesOfRules(t *testing.T) {

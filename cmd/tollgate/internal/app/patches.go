@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-logr/logr"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -30,11 +29,10 @@ import (
 
 // addPatchStatus adds the controller that writes the eviction status of patches, and a watch of
 // patches on every replica. Written reports whether all rules of a patch are written.
-func (p *program) addPatchStatus(state *evictionState, written func(name string, uid types.UID, generation int64) bool) {
+func (p *program) addPatchStatus(state *evictionState, written func(patch *tracker.Rule) bool) {
 	list := rulestatus.NewPatches(state.tracker, state.evictor.Forget)
 	status := p.addRuleStatus(state, rulestatus.NewPatchMetrics(ctrlmetrics.Registry), rulestatus.Objects{
-		Kind: rulestatus.KindPatch, Tracker: list, Applier: rulestatus.NewPatchApplier(p.dynamic),
-		Written: func(patch *tracker.Rule) bool { return written(patch.Name, patch.UID, patch.Generation) },
+		Kind: rulestatus.KindPatch, Tracker: list, Applier: rulestatus.NewPatchApplier(p.dynamic), Written: written,
 	})
 	state.changes.evictingPatches.join(func(patches []string) { status.Add(patches...) })
 	state.changes.rules.join(func(rule string) {
@@ -43,10 +41,9 @@ func (p *program) addPatchStatus(state *evictionState, written func(name string,
 		state.changes.patches.notify(patches)
 	})
 	set := func(obj any) {
-		if patch, ok := obj.(*v1alpha1.ResourceSlicePatch); ok {
-			list.SetPatch(patch)
-			status.Add(patch.Name)
-		}
+		patch := obj.(*v1alpha1.ResourceSlicePatch)
+		list.SetPatch(patch)
+		status.Add(patch.Name)
 	}
 	p.add(everyReplica(func(ctx context.Context) {
 		controller.Watch(ctx, p.manager.GetCache(), &v1alpha1.ResourceSlicePatch{}, toolscache.ResourceEventHandlerFuncs{
