@@ -27,16 +27,10 @@ const fieldClientConfig = "clientConfig"
 func entriesOf(object any) entries {
 	out := entries{}
 	_, webhooks := webhooksOf(object)
-	var replaced map[string]admissionregistrationv1.ServiceReference
-	if object, ok := object.(metav1.Object); ok {
-		replaced = certs.ReplacedServices(object.GetAnnotations())
-	}
+	replaced := certs.ReplacedServices(object.(metav1.Object).GetAnnotations())
 	for i := range webhooks {
 		w := &webhooks[i]
-		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(w)
-		if err != nil {
-			continue // The types of the API can be converted.
-		}
+		fields, _ := runtime.DefaultUnstructuredConverter.ToUnstructured(w) // The types of the API can be converted.
 		delete(fields, "name")
 		a := address{Service: w.ClientConfig.Service, URL: w.ClientConfig.URL, Shipped: w.ClientConfig.Service}
 		if s, ok := replaced[w.Name]; ok && a.Service == nil {

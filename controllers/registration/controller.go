@@ -60,16 +60,13 @@ type Writer interface {
 	Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error
 }
 
-// Options configures a Controller. Reachable and Changed may be nil.
+// Options configures a Controller. Reachable may be nil.
 type Options struct {
 	// Name is the name of both configurations.
-	Name    string
+	Name string
+	// Deriver derives the webhooks. The endpoints of its Service serve them.
 	Deriver *Deriver
-	// Window says that the mode is Window.
-	Window bool
-	Client Writer
-	// Namespace and Service name the Service whose endpoints serve the webhooks.
-	Namespace, Service string
+	Client  Writer
 	// Reachable reports whether Tollgate answers at its URL, where it is called by one. It
 	// replaces the endpoints of the Service.
 	Reachable func(ctx context.Context, caBundle []byte) error
@@ -99,8 +96,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // Controller registers webhooks. Its methods are goroutine-safe.
 type Controller struct {
 	*controller.Controller[string]
+	Options
 
-	options Options
 	// limit bounds how often a writer that reverts each write makes this one write again.
 	limit *rate.Limiter
 	// gone has the reasons that policies do not give any more, with the time at which this
@@ -117,7 +114,7 @@ type Controller struct {
 
 // New returns a controller; Start starts it.
 func New(base controller.Base, options Options) *Controller {
-	c := &Controller{options: options, limit: rate.NewLimiter(writesPerSecond, writeBurst), written: map[Kind][][]Webhook{}}
+	c := &Controller{Options: options, limit: rate.NewLimiter(writesPerSecond, writeBurst), written: map[Kind][][]Webhook{}}
 	wake := controller.OnEvent(func(client.Object) { c.Add(options.Name) })
 	watches := map[client.Object]toolscache.ResourceEventHandler{
 		&admissionregistrationv1.ValidatingWebhookConfiguration{}: wake,
@@ -140,7 +137,7 @@ func New(base controller.Base, options Options) *Controller {
 
 // Start registers webhooks until ctx is done.
 func (c *Controller) Start(ctx context.Context) error {
-	defer c.options.Metrics.pending.Set(0) // The next leader has the metric.
+	defer c.Metrics.pending.Set(0) // The next leader has the metric.
 	return c.Controller.Start(ctx)
 }
 
@@ -163,9 +160,9 @@ func (c *Controller) settle(version, problem string) {
 	if problem != "" {
 		pending = 1
 	}
-	c.options.Metrics.pending.Set(pending)
-	if changed && c.options.Changed != nil {
-		c.options.Changed()
+	c.Metrics.pending.Set(pending)
+	if changed {
+		c.Changed()
 	}
 }
 
@@ -270,7 +267,7 @@ func (c *Controller) register(ctx context.Context, name string, policies *policy
 // held of the webhooks that are there. The latter are dropped after a while, in which a replica
 // has to be ready: it is not known whether replicas that are not have dropped a policy.
 func (c *Controller) reasons(policies *policyset.Set, held Reasons, ready bool) (reasons Reasons, again time.Duration) {
-	reasons, doubtful := Of(policies, c.options.Window)
+	reasons, doubtful := Of(policies, c.Deriver.Window)
 	if !ready {
 		doubtful = All
 	}
@@ -296,7 +293,7 @@ func (c *Controller) reasons(policies *policyset.Set, held Reasons, ready bool) 
 // replica is ready, it adds and removes none.
 func (c *Controller) write(ctx context.Context, object client.Object, reasons Reasons, ready bool) error {
 	kind, have := webhooksOf(object)
-	wanted := c.options.Deriver.Derive(kind, reasons, []byte(object.GetAnnotations()[certs.AnnotationBundle]))
+	wanted := c.Deriver.Derive(kind, reasons, []byte(object.GetAnnotations()[certs.AnnotationBundle]))
 	if !ready {
 		// The webhooks that are there, as they should be.
 		repaired := slices.Clone(have)
@@ -328,24 +325,24 @@ func (c *Controller) write(ctx context.Context, object client.Object, reasons Re
 	c.written[kind] = c.written[kind][max(0, len(c.written[kind])-remembered):]
 	c.mu.Unlock()
 	written := object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // A copy of one.
-	if err := c.options.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, data), client.FieldOwner(fieldManager)); err != nil {
+	if err := c.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, data), client.FieldOwner(fieldManager)); err != nil {
 		return fmt.Errorf("write the %s webhook configuration: %w", kind, err)
 	}
-	c.options.Metrics.writes.WithLabelValues(string(kind)).Inc()
+	c.Metrics.writes.WithLabelValues(string(kind)).Inc()
 	logr.FromContextOrDiscard(ctx).Info("registered webhooks", "configuration", string(kind), "for", strings.ReplaceAll(reasons.String(), ",", " "))
 	return nil
 }
 
 // ready returns an error while no replica answers reviews.
 func (c *Controller) ready(ctx context.Context, caBundle []byte) error {
-	if c.options.Reachable != nil {
-		if err := c.options.Reachable(ctx, caBundle); err != nil {
+	if c.Reachable != nil {
+		if err := c.Reachable(ctx, caBundle); err != nil {
 			return problemError("Tollgate does not answer at its URL: " + err.Error())
 		}
 		return nil
 	}
 	var list discoveryv1.EndpointSliceList
-	if err := c.Cache.List(ctx, &list, client.InNamespace(c.options.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: c.options.Service}); err != nil {
+	if err := c.Cache.List(ctx, &list, client.InNamespace(c.Deriver.Namespace), client.MatchingLabels{discoveryv1.LabelServiceName: c.Deriver.Service}); err != nil {
 		return fmt.Errorf("list the endpoints of the webhooks: %w", err)
 	}
 	for i := range list.Items {

@@ -188,7 +188,7 @@ func led(t *testing.T, w *world, test func(c *registration.Controller)) {
 	c = registration.New(controller.Base{
 		Cache: w, Policies: w, Clock: clock.RealClock{}, Local: clock.RealClock{}, Leads: func() bool { return true }, Timeout: time.Second,
 	}, registration.Options{
-		Name: "tollgate", Deriver: deriver, Client: w, Namespace: "tollgate-system", Service: "tollgate",
+		Name: "tollgate", Deriver: deriver, Client: w,
 		Metrics: registration.NewMetrics(prometheus.NewRegistry()),
 		Changed: func() {
 			_, message := c.Registered()

@@ -50,7 +50,8 @@ type Webhook = admissionregistrationv1.MutatingWebhook
 
 // Deriver derives webhooks. It does not change and is safe for concurrent use.
 type Deriver struct {
-	settings Settings
+	Settings
+
 	// entries are those of both manifests, by their names.
 	entries map[string]Webhook
 	// expressions are the match conditions of all entries, by their names, which are unique.
@@ -59,7 +60,7 @@ type Deriver struct {
 
 // NewDeriver returns a deriver, or an error if the manifests are not as it expects them.
 func NewDeriver(settings Settings) (*Deriver, error) {
-	d := &Deriver{settings: settings, entries: map[string]Webhook{}, expressions: map[string]string{}}
+	d := &Deriver{Settings: settings, entries: map[string]Webhook{}, expressions: map[string]string{}}
 	for kind, manifest := range map[Kind][]byte{Validating: webhooks.Validating, Mutating: webhooks.Mutating} {
 		var configuration admissionregistrationv1.MutatingWebhookConfiguration
 		if err := yaml.UnmarshalStrict(manifest, &configuration); err != nil {
@@ -207,7 +208,7 @@ func (d *Deriver) Derive(kind Kind, reasons Reasons, caBundle []byte) []Webhook 
 	most := map[Kind]string{Validating: "validate", Mutating: "mutate"}[kind]
 	given := reasons
 	for setting, on := range map[Reasons]bool{
-		inWindow: d.settings.Window, timestamps: d.settings.NodeTaintTimestamps, deviceTaints: d.settings.DeviceTaintAdmission,
+		inWindow: d.Window, timestamps: d.NodeTaintTimestamps, deviceTaints: d.DeviceTaintAdmission,
 	} {
 		if on {
 			given |= setting
@@ -224,13 +225,13 @@ func (d *Deriver) Derive(kind Kind, reasons Reasons, caBundle []byte) []Webhook 
 		w.Name, w.Rules, w.MatchConditions = p.name+suffix, p.rules(w.Rules), d.condition(p, reasons)
 		w.NamespaceSelector, w.ObjectSelector = d.namespaces(w.Rules, w.NamespaceSelector), &metav1.LabelSelector{}
 		service := w.ClientConfig.Service
-		service.Namespace, service.Name, service.Port = d.settings.Namespace, d.settings.Service, new(int32(443))
+		service.Namespace, service.Name, service.Port = d.Namespace, d.Service, new(int32(443))
 		w.ClientConfig.CABundle = caBundle
-		if d.settings.URL != "" {
-			w.ClientConfig.URL, w.ClientConfig.Service = new(d.settings.URL+*service.Path), nil
+		if d.URL != "" {
+			w.ClientConfig.URL, w.ClientConfig.Service = new(d.URL+*service.Path), nil
 		}
 		if *w.FailurePolicy == admissionregistrationv1.Fail {
-			*w.FailurePolicy = cmp.Or(d.settings.FailurePolicy, *w.FailurePolicy)
+			*w.FailurePolicy = cmp.Or(d.FailurePolicy, *w.FailurePolicy)
 		}
 		out = append(out, w)
 	}
@@ -283,7 +284,7 @@ func (d *Deriver) condition(p *part, reasons Reasons) []admissionregistrationv1.
 func (d *Deriver) templateWarnings(reasons Reasons) string {
 	texts := []string{`request.resource.resource != 'daemonsets' && s.?topologySpreadConstraints.orValue([]).exists(c,
 c.whenUnsatisfiable == 'DoNotSchedule' && c.?nodeTaintsPolicy.orValue('Ignore') == 'Ignore')`}
-	if d.settings.WarnsOfComparisons {
+	if d.WarnsOfComparisons {
 		texts = append(texts, `s.?tolerations.orValue([]).exists(t, t.?operator.orValue('') in ['Lt', 'Gt'])`)
 	}
 	if reasons&Pods != 0 {
@@ -308,13 +309,13 @@ func (d *Deriver) plainPod(reasons Reasons) string {
 		// with seconds is one of NoExecute, and that one that Exists has no value (AV-23).
 		plain = fmt.Sprintf(`has(t.tolerationSeconds) && has(t.operator) && t.operator == 'Exists' && has(t.key) &&
 (t.key == 'node.kubernetes.io/not-ready' && t.tolerationSeconds == %d || t.key == 'node.kubernetes.io/unreachable' && t.tolerationSeconds == %d)`,
-			d.settings.DefaultSeconds.NotReady, d.settings.DefaultSeconds.Unreachable)
+			d.DefaultSeconds.NotReady, d.DefaultSeconds.Unreachable)
 	}
 	texts := []string{
 		"has(object.spec.tolerations) && !object.spec.tolerations.all(t, " + plain + ")",
 		"has(object.spec.nodeName) && object.spec.nodeName != ''",
 	}
-	if d.settings.Window {
+	if d.Window {
 		texts = append(texts, "has(object.metadata.annotations) && '"+v1alpha1.AnnotationWindow+"' in object.metadata.annotations")
 	}
 	return strings.Join(append(texts, `has(object.spec.topologySpreadConstraints) && object.spec.topologySpreadConstraints.exists(c,
@@ -329,8 +330,8 @@ func (d *Deriver) namespaces(rules []admissionregistrationv1.RuleWithOperations,
 	if of == nil || !slices.ContainsFunc(rules, hasNamespace) {
 		return &metav1.LabelSelector{}
 	}
-	outside := []string{metav1.NamespaceSystem, d.settings.Namespace}
-	for _, name := range d.settings.ExcludedNamespaces {
+	outside := []string{metav1.NamespaceSystem, d.Namespace}
+	for _, name := range d.ExcludedNamespaces {
 		if !slices.Contains(outside, name) {
 			outside = append(outside, name)
 		}

@@ -25,26 +25,15 @@ var kinds = map[Kind]struct{ name, impact string }{
 	Mutating:   {"MutatingWebhookConfiguration", "nothing is given to pods, claims and nodes when they are created"},
 }
 
-// change is a value of the label change, a closed set.
-type change string
+// change is a change of a configuration: its value of the label change, a closed set, and the
+// reason of its event on the Lease.
+type change struct{ name, event string }
 
-const (
-	changeCreated change = "created"
-	changeEdited  change = "edited"
-	changeDeleted change = "deleted"
+var (
+	changeCreated = change{"created", "WebhooksCreated"}
+	changeEdited  = change{"edited", "WebhooksEdited"}
+	changeDeleted = change{"deleted", "WebhooksDeleted"}
 )
-
-// event returns the reason of the event on the Lease.
-func (c change) event() string {
-	switch c {
-	case changeCreated:
-		return "WebhooksCreated"
-	case changeEdited:
-		return "WebhooksEdited"
-	case changeDeleted:
-	}
-	return "WebhooksDeleted"
-}
 
 // WatchMetrics shows whether the API server calls Tollgate.
 type WatchMetrics struct {
@@ -67,7 +56,7 @@ func NewWatchMetrics(reg prometheus.Registerer) *WatchMetrics {
 	}
 	for c := range kinds {
 		for _, what := range []change{changeCreated, changeEdited, changeDeleted} {
-			m.changes.WithLabelValues(string(c), string(what))
+			m.changes.WithLabelValues(string(c), what.name)
 		}
 	}
 	return m
@@ -92,22 +81,21 @@ type WatchOptions struct {
 // Watcher watches the webhook configurations of Tollgate.
 type Watcher struct {
 	controller.Base
-
-	options WatchOptions
+	WatchOptions
 }
 
 // NewWatcher returns a watcher; Start starts it.
 func NewWatcher(base controller.Base, options WatchOptions) *Watcher {
-	return &Watcher{Base: base, options: options}
+	return &Watcher{Base: base, WatchOptions: options}
 }
 
 // Start watches until ctx is done. It retries while it lacks the permission, and logs that
 // once: no other component depends on it.
 func (w *Watcher) Start(ctx context.Context) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(w.options.Client, 0,
+	factory := informers.NewSharedInformerFactoryWithOptions(w.Client, 0,
 		// By name, so that rights with resourceNames suffice.
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.options.Name).String()
+			o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, w.Name).String()
 		}))
 	api := factory.Admissionregistration().V1()
 	watched := map[Kind]toolscache.SharedIndexInformer{
@@ -115,7 +103,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 	}
 	for c, informer := range watched {
 		if err := w.watch(ctx, c, informer); err != nil {
-			return fmt.Errorf("watch %s %s: %w", kinds[c].name, w.options.Name, err)
+			return fmt.Errorf("watch %s %s: %w", kinds[c].name, w.Name, err)
 		}
 	}
 	factory.StartWithContext(ctx)
@@ -123,7 +111,7 @@ func (w *Watcher) Start(ctx context.Context) error {
 	for c, informer := range watched {
 		waits.Go(func() {
 			if toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) && len(informer.GetStore().ListKeys()) == 0 {
-				w.options.Metrics.registered.WithLabelValues(string(c)).Set(0)
+				w.Metrics.registered.WithLabelValues(string(c)).Set(0)
 			}
 		})
 	}
@@ -132,13 +120,13 @@ func (w *Watcher) Start(ctx context.Context) error {
 	factory.Shutdown()
 	// The next leader exports the metric. All handlers have stopped, so none sets it
 	// again.
-	w.options.Metrics.registered.Reset()
+	w.Metrics.registered.Reset()
 	return nil
 }
 
 func (w *Watcher) watch(ctx context.Context, c Kind, informer toolscache.SharedIndexInformer) error {
 	log := logr.FromContextOrDiscard(ctx)
-	show := func(count int) { w.options.Metrics.registered.WithLabelValues(string(c)).Set(float64(count)) }
+	show := func(count int) { w.Metrics.registered.WithLabelValues(string(c)).Set(float64(count)) }
 	var once sync.Once
 	err := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) {
 		once.Do(func() { log.Info("cannot watch the webhooks", "kind", kinds[c].name, "reason", err.Error()) })
@@ -155,8 +143,8 @@ func (w *Watcher) watch(ctx context.Context, c Kind, informer toolscache.SharedI
 		},
 		UpdateFunc: func(before, after any) {
 			now := entriesOf(after)
-			what := differences(entriesOf(before), now, w.options.URL)
-			if len(what) > 0 && (w.options.Own == nil || !w.options.Own(after)) {
+			what := differences(entriesOf(before), now, w.URL)
+			if len(what) > 0 && (w.Own == nil || !w.Own(after)) {
 				text, writer := strings.Join(what, "; "), lastWriter(after)
 				w.report(ctx, c, changeEdited, corev1.EventTypeWarning, " by "+writer+": "+text, "changes", text, "fieldManager", writer)
 			}
@@ -176,8 +164,8 @@ func (w *Watcher) report(ctx context.Context, c Kind, what change, eventType, mo
 	if ctx.Err() != nil || !w.Leads() {
 		return
 	}
-	w.options.Metrics.changes.WithLabelValues(string(c), string(what)).Inc()
-	name := kinds[c].name + " " + w.options.Name
-	logr.FromContextOrDiscard(ctx).WithValues("object", name).Info("webhooks were "+string(what), details...)
-	w.Recorder.Eventf(w.options.Lease, eventType, what.event(), "%s was %s%s", name, what, more)
+	w.Metrics.changes.WithLabelValues(string(c), what.name).Inc()
+	name := kinds[c].name + " " + w.Name
+	logr.FromContextOrDiscard(ctx).WithValues("object", name).Info("webhooks were "+what.name, details...)
+	w.Recorder.Eventf(w.Lease, eventType, what.event, "%s was %s%s", name, what.name, more)
 }

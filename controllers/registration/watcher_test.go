@@ -205,7 +205,7 @@ func TestWhoLeadsNoMoreSaysNothing(t *testing.T) {
 				before := len(recorder.all())
 				watcher.report(ctx, Validating, what, corev1.EventTypeWarning, ": a change", "changes", "a change")
 				require.Len(t, recorder.all(), before+test.want)
-				require.InDelta(t, test.want, testutil.ToFloat64(metrics.changes.WithLabelValues(string(Validating), string(what))), 0)
+				require.InDelta(t, test.want, testutil.ToFloat64(metrics.changes.WithLabelValues(string(Validating), what.name)), 0)
 			}
 		})
 	}
@@ -238,7 +238,7 @@ func TestWhatIsRegisteredIsForgottenOnlyAfterTheLastWord(t *testing.T) {
 		close(recorder.end)
 		require.NoError(t, <-done)
 		require.Len(t, recorder.all(), 1)
-		require.InDelta(t, 1, testutil.ToFloat64(metrics.changes.WithLabelValues(string(Validating), string(changeEdited))), 0)
+		require.InDelta(t, 1, testutil.ToFloat64(metrics.changes.WithLabelValues(string(Validating), changeEdited.name)), 0)
 		require.Zero(t, testutil.CollectAndCount(metrics.registered))
 	})
 }
@@ -288,8 +288,8 @@ func TestE10WebhooksThatAreDeletedOrEditedAreSaid(t *testing.T) {
 	registered := func(want float64, c string) {
 		t.Helper()
 		require.Eventually(t, func() bool {
-			return testutil.CollectAndCount(watcher.options.Metrics.registered) == 2 &&
-				testutil.ToFloat64(watcher.options.Metrics.registered.WithLabelValues(c)) == want
+			return testutil.CollectAndCount(watcher.Metrics.registered) == 2 &&
+				testutil.ToFloat64(watcher.Metrics.registered.WithLabelValues(c)) == want
 		}, time.Minute, 5*time.Millisecond)
 	}
 	registered(2, "validating")
@@ -340,5 +340,5 @@ tollgate_webhook_configuration_changes_total{change="edited",configuration="vali
 
 	stop()
 	require.NoError(t, <-done)
-	require.Zero(t, testutil.CollectAndCount(watcher.options.Metrics.registered), "another replica says it")
+	require.Zero(t, testutil.CollectAndCount(watcher.Metrics.registered), "another replica says it")
 }

@@ -96,12 +96,12 @@ func (p *program) addControllers(store *policies.Store, state *evictionState, li
 // newRegistration returns the writer of the webhooks, which calls changed when they are registered,
 // or are no more.
 func (p *program) newRegistration(base controller.Base, changed func()) (*registration.Controller, error) {
-	config, window := p.config, p.window()
+	config := p.config
 	deriver, err := registration.NewDeriver(registration.Settings{
 		Namespace: config.Namespace, Service: config.Certificates.ServiceName, URL: config.Webhook.URL,
 		FailurePolicy:      admissionregistrationv1.FailurePolicyType(config.Webhook.FailurePolicy),
 		ExcludedNamespaces: config.Webhook.ExcludedNamespaces,
-		DefaultSeconds:     settings.DefaultSeconds(config), Window: window,
+		DefaultSeconds:     settings.DefaultSeconds(config), Window: p.window(),
 		NodeTaintTimestamps: p.features.Enabled(settings.NodeTaintTimestamps), DeviceTaintAdmission: p.features.Enabled(settings.DeviceTaintAdmission),
 		WarnsOfComparisons: p.ignoresComparisons(),
 	})
@@ -109,9 +109,7 @@ func (p *program) newRegistration(base controller.Base, changed func()) (*regist
 		return nil, fmt.Errorf("webhook.registration: %w", err)
 	}
 	options := registration.Options{
-		Name: objectName, Deriver: deriver, Window: window, Client: p.manager.GetClient(),
-		Namespace: config.Namespace, Service: config.Certificates.ServiceName,
-		Changed: changed, Metrics: registration.NewMetrics(ctrlmetrics.Registry),
+		Name: objectName, Deriver: deriver, Client: p.manager.GetClient(), Changed: changed, Metrics: registration.NewMetrics(ctrlmetrics.Registry),
 	}
 	if config.Webhook.URL != "" {
 		at, _ := url.Parse(config.Webhook.URL) // The configuration is valid.
