@@ -14,6 +14,7 @@ import (
 	openreportsv1alpha1 "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -30,6 +31,7 @@ import (
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
+	"github.com/tollgate-dev/tollgate/tracker/informer"
 	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
@@ -256,6 +258,9 @@ func (p *program) addReports() (*audit.ReportOptions, error) {
 func (p *program) newKeeper(known func(bool), resources ...apiResource) *Keeper {
 	return NewKeeper(KeeperOptions{
 		Discovery: discovery.ToServerResourcesInterfaceWithContext(p.clientset.Discovery()),
-		Clock:     p.local, Resources: resources, Known: known, Metrics: p.resources,
+		Permitted: func(ctx context.Context, resource schema.GroupVersionResource) error {
+			return informer.Permitted(ctx, p.dynamic.Resource(resource))
+		},
+		Clock: p.local, Resources: resources, Known: known, Metrics: p.resources,
 	})
 }

@@ -112,7 +112,6 @@ func (p *program) addRuleStatus(state *evictionState, metrics *rulestatus.Metric
 // resources returns the resources of devices to watch where they are served (VS-01, VS-02,
 // VS-08).
 func (d *deviceWatch) resources(clientset kubernetes.Interface, feed *informer.DeviceFeed, guarded informer.Option) []apiResource {
-	slices, claims := clientset.ResourceV1().ResourceSlices(), clientset.ResourceV1().ResourceClaims(metav1.NamespaceAll)
 	found := []apiResource{
 		{
 			Name:     podGroupResource,
@@ -127,7 +126,6 @@ func (d *deviceWatch) resources(clientset kubernetes.Interface, feed *informer.D
 			Watch: func(_ string, report func(error)) resourceWatch {
 				return informer.NewClaimWatch(clientset, feed.Claims(), report, guarded)
 			},
-			Probe: func(ctx context.Context, _ string) error { return informer.Permitted(ctx, claims) },
 		},
 		{
 			Name:     schema.GroupResource{Group: informer.RuleResource.Group, Resource: "resourceslices"},
@@ -138,7 +136,6 @@ func (d *deviceWatch) resources(clientset kubernetes.Interface, feed *informer.D
 			Watch: func(_ string, report func(error)) resourceWatch {
 				return informer.NewSliceWatch(clientset, feed.Slices(), report, guarded)
 			},
-			Probe: func(ctx context.Context, _ string) error { return informer.Permitted(ctx, slices) },
 		},
 	}
 	if d.withoutRules {
@@ -151,9 +148,6 @@ func (d *deviceWatch) resources(clientset kubernetes.Interface, feed *informer.D
 			Without:  "there are no DeviceTaintRules, and none evicts a pod",
 			Watch: func(version string, report func(error)) resourceWatch {
 				return informer.NewRuleWatch(d.rules, version, feed.Rules(), report, guarded)
-			},
-			Probe: func(ctx context.Context, version string) error {
-				return informer.Permitted(ctx, d.rules.Resource(informer.RuleResource.WithVersion(version)))
 			},
 		},
 		apiResource{

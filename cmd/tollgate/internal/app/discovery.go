@@ -36,6 +36,8 @@ type discoverer interface {
 // KeeperOptions are the dependencies of a Keeper. All are required.
 type KeeperOptions struct {
 	Discovery discoverer
+	// Permitted returns an error if a watch of a resource is not permitted.
+	Permitted func(ctx context.Context, resource schema.GroupVersionResource) error
 	// Clock is the clock of this machine.
 	Clock     clock.WithTicker
 	Resources []apiResource
@@ -306,7 +308,7 @@ func (k *Keeper) follow(ctx context.Context, r *keptResource, version string) ti
 	}
 	if !r.refused.IsZero() {
 		request, stop := context.WithTimeout(ctx, requestTimeout)
-		err := r.Probe(request, r.version)
+		err := k.Permitted(request, r.Name.WithVersion(r.version))
 		stop()
 		if denied(err) {
 			k.refused(ctx, r, err)

@@ -37,8 +37,6 @@ type apiResource struct {
 	// Watch returns a watch of the resource in a version, which reports the error of each
 	// request, nil for success. It is nil for resources that are only discovered.
 	Watch func(version string, report func(error)) resourceWatch
-	// Probe returns an error if a watch is not permitted.
-	Probe func(ctx context.Context, version string) error
 }
 
 // resourceState is the state of a resource. The values are metric labels.

@@ -220,12 +220,6 @@ func (w *world) resource(name schema.GroupResource, versions ...string) apiResou
 			w.watches[name.Resource] = watch
 			return watch
 		},
-		Probe: func(context.Context, string) error {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.probes++
-			return w.denials[name.Resource]
-		},
 	}
 }
 
@@ -238,6 +232,12 @@ func startKeeper(t *testing.T, api *api, test func(*world)) {
 		misleading.Misleading = true
 		w.keeper = NewKeeper(KeeperOptions{
 			Discovery: api, Clock: clock.RealClock{}, Metrics: NewResourceMetrics(w.registry),
+			Permitted: func(_ context.Context, resource schema.GroupVersionResource) error {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.probes++
+				return w.denials[resource.Resource]
+			},
 			Resources: []apiResource{
 				{
 					Name: groupsName, Versions: []string{"v1beta1", "v1alpha2"}, Without: "no groups",
