@@ -27,6 +27,9 @@ const (
 	OperationDelete = "delete"
 )
 
+// RuleVersions are the API versions of DeviceTaintRules, the newest first.
+var RuleVersions = []string{"v1", "v1beta2", "v1alpha3"}
+
 // BuildRule returns the desired rule in an API version such as resource.k8s.io/v1.
 type BuildRule func(version string) *resourcev1.DeviceTaintRule
 

@@ -33,9 +33,6 @@ const (
 	retryPause = 10 * time.Second
 )
 
-// versions are the API versions of DeviceTaintRules, the newest first.
-var versions = []string{"v1", "v1beta2", "v1alpha3"}
-
 // patches is the resource of ResourceSlicePatches.
 var patches = v1alpha1.GroupVersion.WithResource("resourceslicepatches")
 
@@ -101,7 +98,7 @@ func (r *Remover) pass(ctx context.Context) error {
 
 // remove deletes rules in the newest version that the API server serves.
 func (r *Remover) remove(ctx context.Context, written Written) error {
-	for _, version := range versions {
+	for _, version := range devicetaints.RuleVersions {
 		resource := informer.RuleResource.WithVersion(version)
 		rules := devicetaints.NewRuleClient(r.Client, func() (schema.GroupVersionResource, bool) { return resource, true })
 		err := r.forEach(ctx, resource, metav1.ListOptions{LabelSelector: written.Label}, func(object *unstructured.Unstructured) error {

@@ -20,6 +20,7 @@ import (
 	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
+	"github.com/tollgate-dev/tollgate/controllers/devicetaints"
 	"github.com/tollgate-dev/tollgate/evictor/controller"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 )
@@ -43,7 +44,7 @@ func offRule(name, version string, ours bool) *unstructured.Unstructured {
 // serving is an API server that serves rules in one version.
 func serving(version string, rules ...runtime.Object) *fake.FakeDynamicClient {
 	kinds := map[schema.GroupVersionResource]string{}
-	for _, v := range versions {
+	for _, v := range devicetaints.RuleVersions {
 		kinds[informer.RuleResource.WithVersion(v)] = "DeviceTaintRuleList"
 	}
 	kinds[patches] = "ResourceSlicePatchList"
@@ -70,7 +71,7 @@ func names(t *testing.T, client *fake.FakeDynamicClient, version string) []strin
 
 func TestTheRulesOfPatchesAreRemovedAndNoOthers(t *testing.T) {
 	t.Parallel()
-	for _, version := range versions {
+	for _, version := range devicetaints.RuleVersions {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -27,10 +26,10 @@ import (
 
 // The resources of devices that are watched or discovered, besides informer.RuleResource.
 var (
-	claimResource    = schema.GroupResource{Group: informer.RuleResource.Group, Resource: "resourceclaims"}
+	claimResource    = resourcev1.Resource("resourceclaims")
 	podGroupResource = schema.GroupResource{Group: "scheduling.k8s.io", Resource: "podgroups"}
 	// ruleStatus is served with rules, except in v1alpha3 of Kubernetes 1.34 and before (VS-03).
-	ruleStatus = schema.GroupResource{Group: informer.RuleResource.Group, Resource: informer.RuleResource.Resource + "/status"}
+	ruleStatus = resourcev1.Resource(informer.RuleResource.Resource + "/status")
 )
 
 // deviceWatch watches devices, claims and DeviceTaintRules, in the versions that are served.
@@ -128,7 +127,7 @@ func (d *deviceWatch) resources(clientset kubernetes.Interface, feed *informer.D
 			},
 		},
 		{
-			Name:     schema.GroupResource{Group: informer.RuleResource.Group, Resource: "resourceslices"},
+			Name:     resourcev1.Resource("resourceslices"),
 			Versions: []string{"v1"},
 			Without:  "the taints that drivers publish evict no pod",
 			// Old generations of a pool count until a newer one is seen (DE-16).
@@ -144,7 +143,7 @@ func (d *deviceWatch) resources(clientset kubernetes.Interface, feed *informer.D
 	return append(found,
 		apiResource{
 			Name:     informer.RuleResource,
-			Versions: []string{"v1", "v1beta2", "v1alpha3"},
+			Versions: devicetaints.RuleVersions,
 			Without:  "there are no DeviceTaintRules, and none evicts a pod",
 			Watch: func(version string, report func(error)) resourceWatch {
 				return informer.NewRuleWatch(d.rules, version, feed.Rules(), report, guarded)
@@ -152,14 +151,11 @@ func (d *deviceWatch) resources(clientset kubernetes.Interface, feed *informer.D
 		},
 		apiResource{
 			Name:     ruleStatus,
-			Versions: []string{"v1", "v1beta2", "v1alpha3"},
+			Versions: devicetaints.RuleVersions,
 			Without:  "the status of DeviceTaintRules does not say how far their eviction is",
 		},
 	)
 }
-
-// errRulesNotServed is an error of the API, not NotFound of one rule.
-var errRulesNotServed = errors.New("the API server does not serve DeviceTaintRules")
 
 // carriers reads the current objects that taint devices.
 type carriers struct {
@@ -171,11 +167,12 @@ type carriers struct {
 	window bool
 }
 
-// client returns the client of DeviceTaintRules in the version that is served.
+// client returns the client of DeviceTaintRules in the version that is served. That none is served
+// is an error of the API, not NotFound of one rule.
 func (c *carriers) client() (dynamic.ResourceInterface, error) {
 	resource, ok := c.served()
 	if !ok {
-		return nil, errRulesNotServed
+		return nil, devicetaints.ErrNotServed
 	}
 	return c.rules.Resource(resource), nil
 }

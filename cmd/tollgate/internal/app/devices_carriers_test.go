@@ -51,7 +51,7 @@ func TestCarriersAreReadLive(t *testing.T) {
 
 	served = false
 	_, err = c.ReadRule(t.Context(), "r")
-	require.ErrorIs(t, err, errRulesNotServed)
+	require.ErrorIs(t, err, devicetaints.ErrNotServed)
 	require.False(t, apierrors.IsNotFound(err), "VS-01 that rules are not served does not say that this one is gone")
 }
 
