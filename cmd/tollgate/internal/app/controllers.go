@@ -32,20 +32,19 @@ import (
 	"github.com/tollgate-dev/tollgate/evictor/preview"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
-	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
 // controllerBase returns what the controllers of the leader share.
-func (p *program) controllerBase(store controller.Policies) controller.Base {
+func (p *program) controllerBase() controller.Base {
 	return controller.Base{
-		Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(), Policies: store, Recorder: p.recorders.policies,
+		Cache: p.manager.GetCache(), Status: p.manager.GetClient().Status(), Policies: p.store, Recorder: p.recorders.policies,
 		Clock: p.clock, Local: p.local, Leads: p.leads, Timeout: p.attemptTimeout(),
 	}
 }
 
 // addControllers adds the controllers that the leader runs for the policies.
-func (p *program) addControllers(store *policies.Store, state *evictionState, limits *preview.Limits) error {
-	base := p.controllerBase(store)
+func (p *program) addControllers(state *evictionState, limits *preview.Limits) error {
+	base := p.controllerBase()
 	watch := registration.WatchOptions{
 		Client: p.clientset, Name: objectName, URL: p.config.Webhook.URL, Lease: p.leaseReference(), Metrics: registration.NewWatchMetrics(ctrlmetrics.Registry),
 	}

@@ -90,7 +90,7 @@ func (p *program) addDevices(state *evictionState) {
 // addRuleStatus adds the controller that writes the status of rules or of patches, which the
 // leader runs.
 func (p *program) addRuleStatus(state *evictionState, metrics *rulestatus.Metrics, objects rulestatus.Objects) *rulestatus.Controller {
-	status := rulestatus.New(p.controllerBase(nil), rulestatus.Options{
+	status := rulestatus.New(p.controllerBase(), rulestatus.Options{
 		Objects: objects,
 		Evictor: rulestatus.Evictor{
 			Decide: func(situation tracker.Situation) bool {

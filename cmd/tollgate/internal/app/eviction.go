@@ -26,7 +26,6 @@ import (
 	"github.com/tollgate-dev/tollgate/tracker"
 	"github.com/tollgate-dev/tollgate/tracker/informer"
 	"github.com/tollgate-dev/tollgate/webhook/handlers"
-	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
 // everyReplica is a runnable of every replica, so that a new leader has full caches.
@@ -67,7 +66,7 @@ func (f *evictionState) watchesRules() bool { return f.devices != nil && !f.devi
 
 // addEvictor adds the watches of pods, nodes and devices, and for the leader the evictor and the
 // status controller of DeviceTaintRules. Admission does not wait for the list of pods.
-func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evictionState, error) {
+func (p *program) addEvictor(ctx context.Context) (*evictionState, error) {
 	nodes, withDevices := p.features.Enabled(settings.NodeTaintEviction), p.features.Enabled(settings.DeviceTaintEviction)
 	if !nodes && !withDevices {
 		return &evictionState{}, nil
@@ -98,7 +97,7 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 		requests.Carriers = taintCarriers
 	}
 	inForce := func() *eviction.Set {
-		if current := store.Current(); current != nil {
+		if current := p.store.Current(); current != nil {
 			return current.Evictions
 		}
 		return nil
@@ -120,7 +119,7 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 		MaxHold:             config.MaxHold.Duration,
 		Window:              config.Mode == configv1alpha1.EvictionWindow,
 	}
-	synced := func() bool { return store.Current() != nil && feed.HasSynced() }
+	synced := func() bool { return p.store.Current() != nil && feed.HasSynced() }
 	runner := evictor.New(evictor.Options{
 		Source: evictor.Source{
 			Tracker: podTracker,
@@ -130,7 +129,7 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 				if !feed.HasSynced() {
 					missing = append(missing, "nodes and pods")
 				}
-				if store.Current() == nil {
+				if p.store.Current() == nil {
 					missing = append(missing, "policies")
 				}
 				return missing
@@ -155,7 +154,7 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 		return nil, fmt.Errorf("watch namespaces: %w", err)
 	}
 	p.whileLeading(runner.Start)
-	p.addPolicyListeners(store, runner, keeper, inForce)
+	p.addPolicyListeners(runner, keeper, inForce)
 	// In other modes Kubernetes evicts too, and no policy protects a pod from that.
 	previewed := inForce
 	if config.Mode != configv1alpha1.EvictionReplace {
@@ -179,12 +178,12 @@ func (p *program) addEvictor(ctx context.Context, store *policies.Store) (*evict
 
 // addPolicyListeners adds, if EvictionPolicies are in force, their watch on every replica, and the
 // controllers of their status.
-func (p *program) addPolicyListeners(store *policies.Store, runner *evictor.Evictor, keeper *breaker.Keeper, inForce func() *eviction.Set) {
+func (p *program) addPolicyListeners(runner *evictor.Evictor, keeper *breaker.Keeper, inForce func() *eviction.Set) {
 	if !p.features.Enabled(settings.EvictionPolicies) {
 		return
 	}
 	p.add(everyReplica(func(ctx context.Context) {
-		policiesChanged, stop := store.Subscribe()
+		policiesChanged, stop := p.store.Subscribe()
 		defer stop()
 		for {
 			select {
@@ -196,7 +195,7 @@ func (p *program) addPolicyListeners(store *policies.Store, runner *evictor.Evic
 			}
 		}
 	}))
-	status := status.NewHeld(p.controllerBase(nil), status.HeldOptions{Held: runner.Held, Settled: runner.Settled, Evictions: inForce})
+	status := status.NewHeld(p.controllerBase(), status.HeldOptions{Held: runner.Held, Settled: runner.Settled, Evictions: inForce})
 	p.whileLeading(status.Start)
 	if p.config.Eviction.Mode != configv1alpha1.EvictionObserve {
 		p.whileLeading(keeper.Start)

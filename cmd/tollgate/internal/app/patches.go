@@ -95,7 +95,7 @@ func (p *program) addPatches(state *evictionState, feed *PatchFeed) {
 		options.Rules.Index, options.Rules.Synced = state.tracker, d.synced.Load
 		options.Rules.Client = devicetaints.NewRuleClient(p.dynamic, d.served, v1alpha1.LabelPatch, v1alpha1.AnnotationPatchEffect)
 	}
-	controller := slicepatches.New(p.controllerBase(nil), options)
+	controller := slicepatches.New(p.controllerBase(), options)
 	p.whileLeading(controller.Start)
 	if options.Rules.Client != nil {
 		state.changes.rules.join(controller.RuleChanged)
@@ -106,7 +106,7 @@ func (p *program) addPatches(state *evictionState, feed *PatchFeed) {
 // addRemover adds the controller that deletes objects written for a feature whose gate is off
 // now: they would go on tainting.
 func (p *program) addRemover(state *evictionState) {
-	remover := &slicepatches.Remover{Base: p.controllerBase(nil), Client: p.dynamic}
+	remover := &slicepatches.Remover{Base: p.controllerBase(), Client: p.dynamic}
 	carriedOut := p.features.Enabled(settings.ResourceSlicePatches)
 	if !carriedOut {
 		remover.Gate = string(settings.ResourceSlicePatches)

@@ -59,6 +59,8 @@ type program struct {
 	// ResourceSlicePatches.
 	dynamic dynamic.Interface
 	manager ctrl.Manager
+	// store has the policies in force.
+	store *policies.Store
 	// authorizer answers permission checks of policies for pods, workloads and claims; operators
 	// those for taints and namespace labels. They do not share a rate limit.
 	authorizer, operators *auth.Authority
@@ -205,11 +207,10 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 		return err
 	}
 	defer stopTracing()
-	store, err := p.addPolicies(ctx)
-	if err != nil {
+	if err := p.addPolicies(ctx); err != nil {
 		return err
 	}
-	state, err := p.addEvictor(ctx, store)
+	state, err := p.addEvictor(ctx)
 	if err != nil {
 		return err
 	}
@@ -218,7 +219,7 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 	if err != nil {
 		return err
 	}
-	if err := p.addControllers(store, state, limits); err != nil {
+	if err := p.addControllers(state, limits); err != nil {
 		return err
 	}
 	p.addPatches(state, patches)
@@ -227,7 +228,7 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 	Register(ctrlmetrics.Registry, settings.Version(), string(config.Eviction.Mode), p.leads)
 	serveCtx, end := Extend(ctx, config.Webhook.DrainPeriod.Duration, p.local)
 	defer end()
-	ready, err := p.addAdmission(ctx, store, state, previews)
+	ready, err := p.addAdmission(ctx, state, previews)
 	if err != nil {
 		return err
 	}
@@ -252,8 +253,8 @@ func serve(ctx context.Context, config *configv1alpha1.TollgateConfiguration, ru
 }
 
 // addPolicies adds the store of policies and the watches of the objects that they refer to.
-func (p *program) addPolicies(ctx context.Context) (*policies.Store, error) {
-	store := policies.NewStore(policies.Options{
+func (p *program) addPolicies(ctx context.Context) error {
+	p.store = policies.NewStore(policies.Options{
 		Kinds:     settings.Kinds(p.features),
 		Cache:     p.manager.GetCache(),
 		Live:      p.manager.GetAPIReader(),
@@ -261,14 +262,14 @@ func (p *program) addPolicies(ctx context.Context) (*policies.Store, error) {
 		Clock:     p.local,
 		Metrics:   policies.NewMetrics(ctrlmetrics.Registry),
 	})
-	p.add(store, everyReplica(p.warm))
+	p.add(p.store, everyReplica(p.warm))
 	// Informers start now, so that no review waits for the first list.
 	for _, object := range []client.Object{&corev1.Namespace{}, &nodev1.RuntimeClass{}} {
 		if _, err := p.manager.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
-			return nil, fmt.Errorf("watch what policies depend on: %w", err)
+			return fmt.Errorf("watch what policies depend on: %w", err)
 		}
 	}
-	return store, nil
+	return nil
 }
 
 // warm starts informers of kinds that reviews read now and then, so that the first such review

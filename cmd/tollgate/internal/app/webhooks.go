@@ -22,20 +22,17 @@ import (
 	"github.com/tollgate-dev/tollgate/webhook"
 	"github.com/tollgate-dev/tollgate/webhook/auth"
 	"github.com/tollgate-dev/tollgate/webhook/handlers"
-	"github.com/tollgate-dev/tollgate/webhook/policies"
 )
 
 // addAdmission adds the certificates and the webhook server, which closes connections once shutdownCtx
 // is done, and returns its readiness checks. A process without the webhook is ready when the policies
 // are read.
-func (p *program) addAdmission(
-	shutdownCtx context.Context, store *policies.Store, state *evictionState, preview *handlers.Preview,
-) (map[string]healthz.Checker, error) {
+func (p *program) addAdmission(shutdownCtx context.Context, state *evictionState, preview *handlers.Preview) (map[string]healthz.Checker, error) {
 	if p.certificates != nil {
 		p.add(p.certificates)
 	}
 	if !p.components.webhook {
-		return map[string]healthz.Checker{"policies": store.Ready}, nil
+		return map[string]healthz.Checker{"policies": p.store.Ready}, nil
 	}
 	callers, err := p.newCallers()
 	if err != nil {
@@ -44,7 +41,7 @@ func (p *program) addAdmission(
 	if callers != nil {
 		p.add(callers)
 	}
-	config := p.webhookConfig(store, state, preview, callers)
+	config := p.webhookConfig(state, preview, callers)
 	if outages := config.Handlers.Outages; outages != nil {
 		p.add(everyReplica(func(ctx context.Context) {
 			controller.Watch(ctx, p.manager.GetCache(), &corev1.Node{}, outages, p.local)
@@ -58,7 +55,7 @@ func (p *program) addAdmission(
 	server.Register(webhook.PathValidate, CloseConnections(shutdownCtx, webhook.Validate(config)))
 	p.add(server)
 	return map[string]healthz.Checker{
-		"certificates": p.certificates.Ready, "webhook": server.StartedChecker(), "policies": store.Ready,
+		"certificates": p.certificates.Ready, "webhook": server.StartedChecker(), "policies": p.store.Ready,
 	}, nil
 }
 
@@ -102,14 +99,12 @@ func (p *program) newCertificates() (*certs.Manager, error) {
 	return certificates, nil
 }
 
-func (p *program) webhookConfig(
-	store *policies.Store, state *evictionState, preview *handlers.Preview, callers *auth.Callers,
-) webhook.Config {
+func (p *program) webhookConfig(state *evictionState, preview *handlers.Preview, callers *auth.Callers) webhook.Config {
 	cached, live := p.manager.GetClient(), p.manager.GetAPIReader()
 	config := settings.HandlersOf(p.config, p.features)
 	config.Clock, config.ServerClock, config.Preview = p.local, p.clock, preview
 	config.Readers = handlers.Readers{
-		Policies:       store,
+		Policies:       p.store,
 		Namespaces:     handlers.NewNamespaces(cached, live, p.local),
 		Live:           live,
 		Cache:          cached,
