@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/component-base/featuregate"
 
 	"github.com/tollgate-dev/tollgate/policy/policyset"
@@ -62,24 +63,12 @@ const (
 // name is an error.
 func NewFeatureGates(switched map[string]bool) (featuregate.FeatureGate, error) {
 	gates := featuregate.NewFeatureGate()
-	on := featuregate.FeatureSpec{Default: true, PreRelease: featuregate.Beta}
-	err := gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{
-		TolerationPolicies:           on,
-		PlacementPolicies:            on,
-		TaintPolicies:                on,
-		GatePolicies:                 on,
-		EvictionPolicies:             on,
-		ResourceSlicePatches:         on,
-		ResourceSlicePatchAttributes: on,
-		SchedulingDirectives:         on,
-		NodeTaintTimestamps:          on,
-		NodeTaintEviction:            on,
-		DeviceTaintAdmission:         on,
-		DeviceTaintEviction:          on,
-		DeviceTaintRules:             on,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("define feature gates: %w", err)
+	for _, gate := range []featuregate.Feature{
+		TolerationPolicies, PlacementPolicies, TaintPolicies, GatePolicies, EvictionPolicies, ResourceSlicePatches,
+		ResourceSlicePatchAttributes, SchedulingDirectives, NodeTaintTimestamps, NodeTaintEviction, DeviceTaintAdmission,
+		DeviceTaintEviction, DeviceTaintRules,
+	} {
+		utilruntime.Must(gates.Add(map[featuregate.Feature]featuregate.FeatureSpec{gate: {Default: true, PreRelease: featuregate.Beta}}))
 	}
 	if err := gates.SetFromMap(switched); err != nil {
 		return nil, fmt.Errorf("featureGates: %w (known: %v)", err, gates.KnownFeatures())

@@ -15,6 +15,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -239,9 +240,7 @@ func (p *program) addReports() (*audit.ReportOptions, error) {
 	})
 	p.add(keeper)
 	scheme := runtime.NewScheme()
-	if err := openreportsv1alpha1.Install(scheme); err != nil {
-		return nil, fmt.Errorf("register Reports: %w", err)
-	}
+	utilruntime.Must(openreportsv1alpha1.Install(scheme))
 	// Without a cache: the leader alone reads them, and seldom.
 	reports, err := client.New(p.connection, client.Options{Scheme: scheme})
 	if err != nil {

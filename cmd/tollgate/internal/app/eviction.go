@@ -75,10 +75,6 @@ func (p *program) addEvictor(ctx context.Context) (*evictionState, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watch namespaces: %w", err)
 	}
-	shared, ok := namespaces.(toolscache.SharedIndexInformer)
-	if !ok {
-		return nil, fmt.Errorf("watch namespaces: %T has no index", namespaces)
-	}
 	client, err := p.evictingClient()
 	if err != nil {
 		return nil, err
@@ -102,7 +98,7 @@ func (p *program) addEvictor(ctx context.Context) (*evictionState, error) {
 		}
 		return nil
 	}
-	labelsOf := namespaceLabels(shared.GetIndexer())
+	labelsOf := namespaceLabels(namespaces.(toolscache.SharedIndexInformer).GetIndexer()) // Informers of a cache have an index.
 	keeper := breaker.New(breaker.Options{
 		API: breaker.API{
 			Reader: p.manager.GetAPIReader(), Status: p.manager.GetClient().Status(), Approvals: p.manager.GetClient(),

@@ -19,6 +19,7 @@ import (
 	fieldselectors "k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -136,9 +137,7 @@ func newProgram(ctx context.Context, config *configv1alpha1.TollgateConfiguratio
 		return nil, err
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("register kinds: %w", err)
-	}
+	utilruntime.Must(errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
 	// By name, so that narrow rights suffice.
 	ours := cache.ByObject{Field: fieldselectors.OneTermEqualSelector(metav1.ObjectNameField, objectName)}
 	p.manager, err = ctrl.NewManager(connection, ctrl.Options{
