@@ -106,14 +106,14 @@ func (f *files) until(ctx context.Context, current, next *pair, now time.Time) (
 	if f.Configurations == "" || current == nil || current.sameIssuer(next) || !now.Before(current.lastMoment(f.recheck)) {
 		return time.Time{}, nil
 	}
-	found := f.read(ctx)
-	if apierrors.IsForbidden(found.err) {
+	found, err := f.read(ctx)
+	if apierrors.IsForbidden(err) {
 		// Without the permission to read the bundles, the administrator is responsible for
 		// them.
 		return time.Time{}, nil
 	}
-	if found.err != nil {
-		return time.Time{}, found.err
+	if err != nil {
+		return time.Time{}, err
 	}
 	trusted, lost := true, false
 	for _, w := range found.webhooks() {
@@ -140,9 +140,9 @@ func (f *files) until(ctx context.Context, current, next *pair, now time.Time) (
 // without one relies on the system roots of the API server, or waits for an injector. The
 // error names a caBundle that cannot be decoded.
 func (f *files) verify(ctx context.Context, p *pair, now time.Time) error {
-	found := f.read(ctx)
-	if found.err != nil && !apierrors.IsForbidden(found.err) {
-		return found.err
+	found, err := f.read(ctx)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return err
 	}
 	var why error
 	for _, w := range found.webhooks() {
@@ -165,7 +165,7 @@ func (p *pair) sameIssuer(o *pair) bool {
 	return len(p.leaf.AuthorityKeyId) != 0 &&
 		bytes.Equal(p.leaf.AuthorityKeyId, o.leaf.AuthorityKeyId) &&
 		bytes.Equal(p.leaf.RawIssuer, o.leaf.RawIssuer) &&
-		slices.EqualFunc(p.chain[1:], o.chain[1:], (*x509.Certificate).Equal)
+		slices.EqualFunc(p.intermediates, o.intermediates, (*x509.Certificate).Equal)
 }
 
 // verifiedBy reports whether the CAs verify p as a server certificate, for any name.
@@ -179,7 +179,7 @@ func (p *pair) verifiedBy(cas []*x509.Certificate, now time.Time) bool {
 	for _, ca := range cas {
 		options.Roots.AddCert(ca)
 	}
-	for _, c := range p.chain[1:] {
+	for _, c := range p.intermediates {
 		options.Intermediates.AddCert(c)
 	}
 	_, err := p.leaf.Verify(options)

@@ -13,9 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 )
@@ -54,7 +54,7 @@ func (p *pair) issue(now time.Time, life time.Duration, hosts []string) (*pair, 
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	for _, h := range slices.Compact(slices.Sorted(slices.Values(hosts))) {
+	for _, h := range sets.List(sets.New(hosts...)) {
 		if address := net.ParseIP(h); address != nil {
 			template.IPAddresses = append(template.IPAddresses, address)
 		} else {
@@ -106,9 +106,9 @@ func encodeCertificates(certs ...*x509.Certificate) []byte {
 type pair struct {
 	certPEM []byte
 	keyPEM  []byte
-	// chain begins with the leaf, which belongs to the key.
-	chain []*x509.Certificate
-	leaf  *x509.Certificate
+	// leaf belongs to the key, and intermediates follow it in the chain.
+	leaf          *x509.Certificate
+	intermediates []*x509.Certificate
 	// issuer is Tollgate's CA that signed the leaf; nil for files and for a CA.
 	issuer *x509.Certificate
 	// served is the certificate for handshakes. It is immutable.
@@ -134,7 +134,7 @@ func parsePair(certPEM, keyPEM []byte) (*pair, error) {
 	for _, c := range chain {
 		served.Certificate = append(served.Certificate, c.Raw)
 	}
-	return &pair{certPEM: certPEM, keyPEM: keyPEM, chain: chain, leaf: chain[0], served: served}, nil
+	return &pair{certPEM: certPEM, keyPEM: keyPEM, leaf: chain[0], intermediates: chain[1:], served: served}, nil
 }
 
 func parseCertificates(data []byte) ([]*x509.Certificate, error) {

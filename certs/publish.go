@@ -78,43 +78,39 @@ func (p *publisher) patch(ctx context.Context, kind string, patch []byte) (err e
 	return err
 }
 
-// reading is the result of reading the configurations that exist.
-type reading struct {
-	configurations []*configuration
-	err            error
-}
+// configurations are the existing webhook configurations that could be read.
+type configurations []*configuration
 
 // read reads the configurations. It must be called before the bundle to be written is
 // read: a configuration that got a newer bundle since then rejects the older one by its
 // resourceVersion.
-func (p *publisher) read(ctx context.Context) *reading {
-	out := &reading{}
+func (p *publisher) read(ctx context.Context) (found configurations, err error) {
 	if p.Configurations == "" {
-		return out
+		return nil, nil
 	}
 	for _, kind := range []string{validating, mutating} {
-		c, err := p.get(ctx, kind)
+		c, failure := p.get(ctx, kind)
 		object := kind + "/" + p.Configurations
 		switch {
-		case apierrors.IsNotFound(err):
+		case apierrors.IsNotFound(failure):
 			// It may be installed later; until then no request comes through it.
-			_ = p.check(ctx, reasonConfigurationMissing, object, err)
-		case err != nil:
-			out.err = errors.Join(out.err, p.check(ctx, reasonConfigurationRead, object, fmt.Errorf("get %s: %w", object, err)))
+			_ = p.check(ctx, reasonConfigurationMissing, object, failure)
+		case failure != nil:
+			err = errors.Join(err, p.check(ctx, reasonConfigurationRead, object, fmt.Errorf("get %s: %w", object, failure)))
 		default:
 			c.Kind = kind
-			out.configurations = append(out.configurations, c)
+			found = append(found, c)
 			_ = p.check(ctx, reasonConfigurationRead, object, nil)
 			_ = p.check(ctx, reasonConfigurationMissing, object, nil)
 		}
 	}
-	return out
+	return found, err
 }
 
-// webhooks returns the webhooks of all existing configurations.
-func (r *reading) webhooks() []admissionregistrationv1.ValidatingWebhook {
+// webhooks returns the webhooks of all configurations.
+func (list configurations) webhooks() []admissionregistrationv1.ValidatingWebhook {
 	var out []admissionregistrationv1.ValidatingWebhook
-	for _, c := range r.configurations {
+	for _, c := range list {
 		out = append(out, c.Webhooks...)
 	}
 	return out
@@ -122,13 +118,13 @@ func (r *reading) webhooks() []admissionregistrationv1.ValidatingWebhook {
 
 // trusted returns the CAs of Tollgate in the configurations. It ignores an invalid bundle,
 // which verifies nothing.
-func (r *reading) trusted() []*x509.Certificate {
+func (list configurations) trusted() []*x509.Certificate {
 	var out []*x509.Certificate
 	var bundles [][]byte
-	for _, w := range r.webhooks() {
+	for _, w := range list.webhooks() {
 		bundles = append(bundles, w.ClientConfig.CABundle)
 	}
-	for _, c := range r.configurations {
+	for _, c := range list {
 		bundles = append(bundles, []byte(c.Annotations[AnnotationBundle]))
 	}
 	for _, bundle := range slices.CompactFunc(bundles, bytes.Equal) {
@@ -140,12 +136,12 @@ func (r *reading) trusted() []*x509.Certificate {
 	return out
 }
 
-// write writes the bundle where it is missing. If it returns nil, all webhooks of all existing
+// write writes the bundle where it is missing. If it returns nil, all webhooks of the
 // configurations hold the bundle.
-func (p *publisher) write(ctx context.Context, found *reading, bundle []*x509.Certificate) error {
+func (p *publisher) write(ctx context.Context, found configurations, bundle []*x509.Certificate) error {
 	data := encodeCertificates(bundle...)
-	errs := []error{found.err}
-	for _, c := range found.configurations {
+	var errs []error
+	for _, c := range found {
 		object := c.Kind + "/" + c.Name
 		var err error
 		if patch := p.change(c, data); patch != nil {

@@ -10,12 +10,10 @@ import (
 	"sync"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -180,7 +178,7 @@ func (c *ownCA) refresh(ctx context.Context, now time.Time) (time.Time, error) {
 // pass reads the configurations and the Secret, takes one step and returns it, or the time
 // of the next one.
 func (c *ownCA) pass(ctx context.Context, now time.Time) (step, time.Time, error) { //nolint:gocyclo // Straight-line: read, plan, write, use.
-	found := c.read(ctx)
+	found, unread := c.read(ctx)
 	secret, err := c.Client.CoreV1().Secrets(c.Namespace).Get(ctx, c.SecretName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		err = nil
@@ -211,7 +209,7 @@ func (c *ownCA) pass(ctx context.Context, now time.Time) (step, time.Time, error
 	know := seen{trusted: found.trusted(), remembered: c.remembered}
 	published := errNotPublished
 	if s.serving != nil && !lacksTrusted(&s, now, know.trusted) {
-		published = c.write(ctx, found, s.bundle)
+		published = errors.Join(unread, c.write(ctx, found, s.bundle))
 	}
 	if errors.Is(published, errChanged) {
 		return "", time.Time{}, published
@@ -312,35 +310,34 @@ func (c *ownCA) waitUntil(current, next *pair) time.Time {
 // watched by name, so that a Role with resourceNames suffices. A refresh does not use the
 // caches; it reads from the API server.
 func (c *ownCA) watch(ctx context.Context, wake func()) (func(), error) {
-	var running sync.WaitGroup
-	for resource, name := range map[schema.GroupVersionResource]string{
-		corev1.SchemeGroupVersion.WithResource("secrets"):                                          c.SecretName,
-		admissionregistrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations"): c.Configurations,
-		admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"):   c.Configurations,
-	} {
-		factory := informers.NewSharedInformerFactoryWithOptions(c.Client, 0,
+	named := func(name string) informers.SharedInformerFactory {
+		return informers.NewSharedInformerFactoryWithOptions(c.Client, 0,
 			informers.WithNamespace(c.Namespace),
 			informers.WithTransform(nameOnly),
 			informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 				o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 			}))
-		informer, err := factory.ForResource(resource)
-		if err != nil {
-			return nil, fmt.Errorf("make informer: %w", err)
-		}
-		_, err = informer.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	}
+	admission := named(c.Configurations).Admissionregistration().V1()
+	var running sync.WaitGroup
+	for _, informer := range []cache.SharedIndexInformer{
+		named(c.SecretName).Core().V1().Secrets().Informer(),
+		admission.ValidatingWebhookConfigurations().Informer(),
+		admission.MutatingWebhookConfigurations().Informer(),
+	} {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { wake() },
 			UpdateFunc: func(any, any) { wake() },
 			DeleteFunc: func(any) { wake() },
 		})
-		err = errors.Join(err, informer.Informer().SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+		err = errors.Join(err, informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
 			c.Metrics.errors.WithLabelValues(reasonWatch).Inc()
 			cache.DefaultWatchErrorHandler(ctx, r, err)
 		}))
 		if err != nil {
 			return nil, fmt.Errorf("set handlers: %w", err)
 		}
-		running.Go(func() { informer.Informer().RunWithContext(ctx) })
+		running.Go(func() { informer.RunWithContext(ctx) })
 	}
 	return running.Wait, nil
 }
