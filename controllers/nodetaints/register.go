@@ -132,13 +132,10 @@ func (c *RegisterController) OnUpdate(old, obj any) {
 
 // OnDelete implements cache.ResourceEventHandler.
 func (c *RegisterController) OnDelete(obj any) {
-	if gone, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
-		obj = gone.Obj
-	}
-	if node, ok := obj.(*corev1.Node); ok {
-		c.states.remove(node.UID)
-		c.Add(node.Name) // A concurrent attempt may add its state again.
-	}
+	controller.OnEvent(func(node client.Object) {
+		c.states.remove(node.GetUID())
+		c.Add(node.GetName()) // A concurrent attempt may add its state again.
+	}).OnDelete(obj)
 }
 
 // reconcile adds the registered taints that one node lacks: first those that do not evict
@@ -272,8 +269,9 @@ func nodeTaints(missing []taint.Registered, now time.Time) []corev1.Taint {
 	at := metav1.NewTime(now.Truncate(time.Second))
 	taints := make([]corev1.Taint, 0, len(missing))
 	for i := range missing {
-		t := &missing[i].Taint
-		taints = append(taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect, TimeAdded: &at})
+		t := missing[i].Taint
+		t.TimeAdded = &at
+		taints = append(taints, t)
 	}
 	return taints
 }
