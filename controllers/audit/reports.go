@@ -37,8 +37,9 @@ const (
 	rereadPause = 10 * time.Minute
 	reportsPage = 100
 
-	resultFail openreportsv1alpha1.Result = "fail"
-	resultWarn openreportsv1alpha1.Result = "warn"
+	// These are both results and values of the filter of a Report.
+	resultFail = "fail"
+	resultWarn = "warn"
 )
 
 // ReportOptions configures the Reports of OpenReports. All fields are required.
@@ -161,8 +162,7 @@ func (c *Controller) writeReport(ctx context.Context, namespace string, found *f
 	switch {
 	case after == nil:
 		outcome = outcomeDeleted
-		uid := before.UID
-		err = c.Reports.Client.Delete(ctx, before, client.Preconditions{UID: &uid})
+		err = c.Reports.Client.Delete(ctx, before, client.Preconditions{UID: &before.UID})
 	case before == nil:
 		err = c.Reports.Client.Create(ctx, after)
 	default:
@@ -213,7 +213,7 @@ func report(namespace string, found *findings, policies map[string]client.Object
 		Source: reportSource,
 		Configuration: &openreportsv1alpha1.ReportConfiguration{Limits: openreportsv1alpha1.Limits{
 			MaxResults:   maxResults,
-			StatusFilter: []openreportsv1alpha1.StatusFilter{openreportsv1alpha1.StatusFilter(resultFail), openreportsv1alpha1.StatusFilter(resultWarn)},
+			StatusFilter: []openreportsv1alpha1.StatusFilter{resultFail, resultWarn},
 		}},
 		Summary: found.summary,
 	}

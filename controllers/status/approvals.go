@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -44,10 +43,8 @@ const (
 // NewMetrics registers the counter of used approvals with reg. Its label is a closed set: the
 // kinds of tracker.Source, and evictionpolicy.
 func NewMetrics(reg prometheus.Registerer) *prometheus.CounterVec {
-	return promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-		Name: "tollgate_eviction_approvals_used_total",
-		Help: "EvictionApprovals that were used for a write beyond a limit of a TaintPolicy, or for pods that a breaker released, by the kind of the approved object. Only the leader counts them.",
-	}, []string{"source"})
+	return controller.NewCounter(reg, "tollgate_eviction_approvals_used_total",
+		"EvictionApprovals that were used for a write beyond a limit of a TaintPolicy, or for pods that a breaker released, by the kind of the approved object. Only the leader counts them.", "source")
 }
 
 // ApprovalOptions configures an ApprovalController. Metrics is required.

@@ -70,8 +70,11 @@ func (c *HeldController) reconcile(ctx context.Context, _ string) (time.Duration
 		var object v1alpha1.EvictionPolicy
 		err := c.Cache.Get(ctx, types.NamespacedName{Name: policy.Name}, &object)
 		before := object.DeepCopy()
-		if err == nil && object.UID == policy.UID && updateStatus(&object, heldPods[policy.UID], metav1.NewTime(c.Clock.Now())) {
-			err = c.WriteStatus(ctx, "status of EvictionPolicy", &object, controller.ChangesTo(before))
+		if err == nil && object.UID == policy.UID {
+			updateStatus(&object, heldPods[policy.UID], metav1.NewTime(c.Clock.Now()))
+			if !equality.Semantic.DeepEqual(before.Status, object.Status) {
+				err = c.WriteStatus(ctx, "status of EvictionPolicy", &object, controller.ChangesTo(before))
+			}
 		}
 		if client.IgnoreNotFound(err) != nil {
 			logr.FromContextOrDiscard(ctx).V(1).Info("cannot write what is held yet", "policy", policy.Name, "reason", err.Error())
@@ -110,13 +113,12 @@ func heldByPolicy(list []evictor.Held) map[types.UID]*heldPods {
 	return byPolicy
 }
 
-// updateStatus sets the held pods in a status, nil for none, and reports whether the
-// status changed. The condition Held has the reason of the most important hold.
-func updateStatus(policy *v1alpha1.EvictionPolicy, h *heldPods, now metav1.Time) bool {
+// updateStatus sets the held pods in a status, nil for none. The condition Held has the reason
+// of the most important hold.
+func updateStatus(policy *v1alpha1.EvictionPolicy, h *heldPods, now metav1.Time) {
 	if h == nil {
 		h = &heldPods{}
 	}
-	before := policy.Status.DeepCopy()
 	policy.Status.Held = int32(min(h.pods, 1<<31-1)) //nolint:gosec // It is bounded.
 	// The carriers with the most pods are the first.
 	var holding []v1alpha1.HeldEvictions
@@ -146,7 +148,6 @@ func updateStatus(policy *v1alpha1.EvictionPolicy, h *heldPods, now metav1.Time)
 		}
 		meta.SetStatusCondition(&policy.Status.Conditions, condition)
 	}
-	return !equality.Semantic.DeepEqual(before, &policy.Status)
 }
 
 // hold is a hold that policies set: its condition reason, and its part of the message.
