@@ -1,13 +1,11 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/netip"
 	"runtime"
@@ -25,6 +23,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
@@ -95,15 +94,15 @@ func (c Collector) Collect(metrics chan<- prometheus.Metric) {
 // bounded returns counts with a bounded number of labels. A device with two unknown effects
 // counts twice under other.
 func bounded(counts map[tracker.DriverEffect]int) map[tracker.DriverEffect]int {
-	drivers := map[string]bool{}
-	for _, at := range slices.SortedFunc(maps.Keys(counts), func(a, b tracker.DriverEffect) int { return cmp.Compare(a.Driver, b.Driver) }) {
-		if len(drivers) < maxDrivers {
-			drivers[at.Driver] = true
-		}
+	drivers := sets.New[string]()
+	for at := range counts {
+		drivers.Insert(at.Driver)
 	}
+	named := sets.List(drivers)
+	named = named[:min(len(named), maxDrivers)]
 	sums := map[tracker.DriverEffect]int{}
 	for at, count := range counts {
-		if !drivers[at.Driver] {
+		if _, found := slices.BinarySearch(named, at.Driver); !found {
 			at.Driver = otherLabel
 		}
 		switch resourcev1.DeviceTaintEffect(at.Effect) {
