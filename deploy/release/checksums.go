@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -10,7 +11,7 @@ import (
 // checksums is the file with the SHA-256 of all others, as sha256sum --check reads it.
 const checksums = "checksums.txt"
 
-func (r *release) writeChecksums() error {
+func (r *release) writeChecksums(context.Context) error {
 	var text strings.Builder
 	for _, name := range slices.Sorted(slices.Values(r.assets)) {
 		content, err := os.ReadFile(r.path(name))

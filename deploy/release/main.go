@@ -125,19 +125,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return fmt.Errorf("create folder: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(r.work) }()
-	for _, build := range []func(context.Context) error{r.buildImage, r.buildPlugins, r.buildManifests, r.archiveManifests, r.buildChart} {
-		if err := build(ctx); err != nil {
-			return err
-		}
-	}
-	if err := r.writeNotes(); err != nil {
-		return err
-	}
-	if err := r.writeChecksums(); err != nil {
-		return err
+	steps := []func(context.Context) error{
+		r.buildImage, r.buildPlugins, r.buildManifests, r.archiveManifests, r.buildChart, r.writeNotes, r.writeChecksums,
 	}
 	if r.publish {
-		if err := r.publishAll(ctx); err != nil {
+		steps = append(steps, r.publishAll)
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"regexp"
@@ -37,7 +38,7 @@ func notes(changelog, version string) (string, error) {
 }
 
 // writeNotes writes the notes of the release: what changed, and how the release is verified.
-func (r *release) writeNotes() error {
+func (r *release) writeNotes(context.Context) error {
 	text := r.notes + "\n## Artifacts\n\n" +
 		"- Image: `" + r.image() + ":" + r.version + "@" + r.digest + "`\n" +
 		"- Chart: `oci://" + r.registry + "/charts/tollgate`, version `" + strings.TrimPrefix(r.version, "v") + "`\n" +

@@ -233,7 +233,7 @@ func TestChecksumsAreOfAllFilesInTheOrderOfTheirNames(t *testing.T) {
 	r := &release{options: options{output: t.TempDir()}, out: io.Discard}
 	require.NoError(t, r.write("b", []byte("second")))
 	require.NoError(t, r.write("a", []byte("first")))
-	require.NoError(t, r.writeChecksums())
+	require.NoError(t, r.writeChecksums(t.Context()))
 	cmd := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", checksums)
 	cmd.Dir = r.output
 	out, err := cmd.CombinedOutput()
