@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -24,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
@@ -134,21 +132,12 @@ func show(ctx context.Context, clients *cli.Clients, filter Filter, output strin
 // sources returns the served resources, of which slices are those of a driver if it is not empty: patches
 // and rules first, so that each slice is merged once.
 func sources(ctx context.Context, clients *cli.Clients, driver string) ([]state.Source, error) {
-	if _, err := clients.Version(ctx, state.SliceResource, "v1"); err != nil {
+	if _, err := state.Version(ctx, clients, state.SliceResource); err != nil {
 		return nil, fmt.Errorf("%w (devices need Kubernetes 1.34 or later)", err)
 	}
-	var all []state.Source
-	for _, custom := range []struct {
-		resource schema.GroupResource
-		versions []string
-	}{{state.PatchResource, []string{v1alpha1.GroupVersion.Version}}, {informer.RuleResource, state.RuleVersions()}} {
-		version, err := clients.Version(ctx, custom.resource, custom.versions...)
-		switch {
-		case err == nil:
-			all = append(all, state.NewCustomSource(clients, custom.resource, version))
-		case !errors.Is(err, cli.ErrNotServed):
-			return nil, err
-		}
+	all, err := state.CustomSources(ctx, clients, state.PatchResource, informer.RuleResource)
+	if err != nil {
+		return nil, err
 	}
 	client := clients.Kubernetes.ResourceV1()
 	ofSlices := state.NewSource(clients, state.SliceResource, client.ResourceSlices(), &resourcev1.ResourceSlice{})

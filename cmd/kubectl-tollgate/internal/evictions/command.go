@@ -83,9 +83,7 @@ devicetaintrules, and with get on the Lease tollgate in the namespace of Tollgat
 	}
 	connection := cli.Connect(cmd)
 	opts := newOptions(cmd)
-	for _, flag := range []string{"node", "rule", "patch"} {
-		state.CompleteFlag(cmd, connection, flag, flag)
-	}
+	state.CompleteFlags(cmd, connection, "node", "rule", "patch")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := opts.complete(connection); err != nil {
 			return err

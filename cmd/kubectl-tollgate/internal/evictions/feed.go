@@ -170,12 +170,12 @@ func (f *feed) open(ctx context.Context, first *state.Cluster) error {
 		for _, source := range eventSources(f.Clients, f.shown.eventNamespace) {
 			f.addSource(source, f.shown.Events.Add) // Deleted events count: events are deleted after an hour.
 		}
-		served, err := state.Serves(ctx, f.Clients, state.PolicyResource, v1alpha1.GroupVersion.Version)
+		policies, err := state.CustomSources(ctx, f.Clients, state.PolicyResource)
 		if err != nil {
 			return err
 		}
-		if served {
-			f.policies = f.addSource(state.NewCustomSource(f.Clients, state.PolicyResource, v1alpha1.GroupVersion.Version), func(any) { f.compile() })
+		for _, source := range policies {
+			f.policies = f.addSource(source, func(any) { f.compile() })
 		}
 	}
 

@@ -108,7 +108,7 @@ func (r *reader) events(ctx context.Context) error {
 
 // devices reads ResourceSlices and DeviceClasses.
 func (r *reader) devices(ctx context.Context) error {
-	if _, err := r.Version(ctx, state.SliceResource, "v1"); err != nil {
+	if _, err := state.Version(ctx, r.Clients, state.SliceResource); err != nil {
 		return r.world.Lack(err, "list", state.SliceResource, "")
 	}
 	for _, patch := range r.world.Patches {

@@ -139,13 +139,13 @@ func (t *taintRun) excuse(err error, asks bool, notes io.Writer) error {
 // carriers returns the objects to write, one for each taint, in the served version and merged with
 // existing ones.
 func (t *taintRun) carriers(ctx context.Context, clients *cli.Clients) ([]*carrier, error) {
-	resource, kind, versions := informer.RuleResource, "DeviceTaintRule", state.RuleVersions()
+	resource, kind := informer.RuleResource, "DeviceTaintRule"
 	unserved := "the API server does not serve DeviceTaintRules (switch on its feature gate DRADeviceTaintRules and API group resource.k8s.io)"
 	if t.target.Conditional() {
-		resource, kind, versions = state.PatchResource, "ResourceSlicePatch", []string{v1alpha1.GroupVersion.Version}
+		resource, kind = state.PatchResource, "ResourceSlicePatch"
 		unserved = "--class and --selector need a ResourceSlicePatch, which the API server does not serve: install Tollgate, or name driver, pool and device"
 	}
-	version, err := clients.Version(ctx, resource, versions...)
+	version, err := state.Version(ctx, clients, resource)
 	if errors.Is(err, cli.ErrNotServed) {
 		return nil, errors.New(unserved)
 	}

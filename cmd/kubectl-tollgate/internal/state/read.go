@@ -47,6 +47,18 @@ var (
 // RuleVersions are the supported versions of DeviceTaintRules, newest first.
 func RuleVersions() []string { return []string{"v1", "v1beta2", "v1alpha3"} }
 
+// Version returns the newest supported version in which a resource is served, or cli.ErrNotServed.
+func Version(ctx context.Context, clients *cli.Clients, resource schema.GroupResource) (string, error) {
+	versions := []string{"v1"}
+	switch {
+	case resource == informer.RuleResource:
+		versions = RuleVersions()
+	case resource.Group == v1alpha1.GroupVersion.Group:
+		versions = []string{v1alpha1.GroupVersion.Version}
+	}
+	return clients.Version(ctx, resource, versions...)
+}
+
 // Serves reports whether a resource is served in one of the versions.
 func Serves(ctx context.Context, clients *cli.Clients, resource schema.GroupResource, versions ...string) (bool, error) {
 	_, err := clients.Version(ctx, resource, versions...)

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,12 +42,22 @@ func NewSource[L runtime.Object](clients *cli.Clients, resource schema.GroupReso
 	return Source{Resource: resource, kind: kind, list: list, watch: through.Watch, client: clients.Kubernetes}
 }
 
-// NewCustomSource returns the source of a resource without a typed client, or with several
-// versions. Its objects are unstructured.
-func NewCustomSource(clients *cli.Clients, resource schema.GroupResource, version string) Source {
-	s := NewSource(clients, resource, clients.Dynamic.Resource(resource.WithVersion(version)), &unstructured.Unstructured{})
-	s.client = clients.Dynamic
-	return s
+// CustomSources returns the sources of the served ones of resources without a typed client, or with
+// several versions. Their objects are unstructured.
+func CustomSources(ctx context.Context, clients *cli.Clients, resources ...schema.GroupResource) ([]Source, error) {
+	var served []Source
+	for _, resource := range resources {
+		version, err := Version(ctx, clients, resource)
+		switch {
+		case err == nil:
+			s := NewSource(clients, resource, clients.Dynamic.Resource(resource.WithVersion(version)), &unstructured.Unstructured{})
+			s.client = clients.Dynamic
+			served = append(served, s)
+		case !errors.Is(err, cli.ErrNotServed):
+			return nil, err
+		}
+	}
+	return served, nil
 }
 
 // Each calls take for each object, without its managed fields, which are often half of its size.
