@@ -99,7 +99,7 @@ type Cluster struct {
 	comparing bool
 	// missing are the sentences of Missing, without that about the Lease.
 	missing []string
-	// lease is the namespace of the Lease.
+	// lease is Wants.Lease.
 	lease string
 	// reads has what came of reading resources, by their plural names.
 	reads map[string]outcome
@@ -265,7 +265,7 @@ func ReadTollgate(ctx context.Context, clients *cli.Clients, namespace string, n
 	}
 	if terms, err := settings.ParseEviction(lease.Labels); err != nil {
 		found.lack = fmt.Sprintf("Lease %s does not say how Tollgate evicts (%v): the answer is for the default configuration", name, err)
-	} else if found.Terms, found.Told = terms, true; !isLeading(lease, now) {
+	} else if found.Terms, found.Told = terms, true; !found.Leads {
 		found.lack = "no Tollgate leads at the moment (Lease " + name + " is not renewed): what it evicts stays until one does"
 	}
 	return found, nil

@@ -63,9 +63,6 @@ func FromManifests(objects []cli.Object, now time.Time) (*Cluster, error) {
 		m.Tracker.SetBudget(m.budgetOf(budget))
 	}
 	m.complete(m.guards)
-	for _, resource := range []string{NodeResource.Resource, PodResource.Resource, ClaimResource.Resource, SliceResource.Resource} {
-		m.reads[resource] = listed
-	}
 	if m.unbound > 0 {
 		m.Note(cli.Counted(m.unbound, "pod") + " without spec.nodeName " + cli.Plural(m.unbound, "is", "are") + " left out")
 	}

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
-	"github.com/tollgate-dev/tollgate/cmd/internal/settings"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/policy/policyset"
 	"github.com/tollgate-dev/tollgate/tracker"
@@ -112,7 +110,6 @@ type list struct {
 
 // Read reads a snapshot of the cluster at now. Errors have advice.
 func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants Wants) (*Cluster, error) {
-	wants.Lease = cmp.Or(wants.Lease, settings.LeaseNamespace)
 	c := newCluster(now)
 	c.lease = wants.Lease
 	if wants.Selection {
