@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
@@ -97,7 +96,7 @@ devicetaintrules, and with get on the Lease tollgate in the namespace of Tollgat
 		if opts.watch {
 			return follow(cmd.Context(), clients, opts, viewOf(opts, to))
 		}
-		return show(cmd.Context(), clients, clock.RealClock{}.Now(), opts, to)
+		return show(cmd.Context(), clients, time.Now(), opts, to)
 	}
 	return cmd
 }

@@ -81,7 +81,6 @@ type feed struct {
 	*cli.Clients
 	*options
 
-	clock clock.PassiveClock
 	// group runs the watches, and its first error ends all.
 	group *errgroup.Group
 	// synced is closed once the first lists are complete. changed receives after changes.
@@ -108,7 +107,7 @@ type feed struct {
 
 // run reads the cluster, and starts the watches, which run until ctx is done. Errors have advice.
 func (f *feed) run(ctx context.Context) error {
-	shown, first, err := Read(ctx, f.Clients, f.clock.Now(), f.wants)
+	shown, first, err := Read(ctx, f.Clients, time.Now(), f.wants)
 	f.Progress.End()
 	if err != nil {
 		return err
@@ -147,7 +146,7 @@ func (f *feed) open(ctx context.Context, first *state.Cluster) error {
 		}
 		return informer.Within(namespace)
 	}
-	podFeed, budgetFeed := informer.NewFeed(f.shown.Tracker, f, f.clock), informer.NewBudgetFeed(f.shown.Tracker, f.PodsChanged)
+	podFeed, budgetFeed := informer.NewFeed(f.shown.Tracker, f, clock.RealClock{}), informer.NewBudgetFeed(f.shown.Tracker, f.PodsChanged)
 	pods := f.addInformer(state.PodResource, informer.NewPods(client, within(state.PodResource)), podFeed.HasSynced)
 	budgets := f.addInformer(state.BudgetResource, informer.NewBudgets(client, within(state.BudgetResource)), budgetFeed.HasSynced)
 	var nodes toolscache.SharedIndexInformer
@@ -186,7 +185,7 @@ func (f *feed) open(ctx context.Context, first *state.Cluster) error {
 	if served, err := state.Serves(ctx, f.Clients, state.ClaimResource, "v1"); err != nil || !served {
 		return err
 	}
-	devices := informer.NewDeviceFeed(f.shown.Tracker, f, f.clock)
+	devices := informer.NewDeviceFeed(f.shown.Tracker, f, clock.RealClock{})
 	devices.SetPodGroups(groups)
 	f.addWatch(state.ClaimResource, informer.NewClaimWatch(client, devices.Claims(), f.failed(state.ClaimResource), within(state.ClaimResource)))
 	f.addWatch(state.SliceResource, informer.NewSliceWatch(client, devices.Slices(), f.failed(state.SliceResource)))
@@ -257,7 +256,7 @@ func (f *feed) failed(resource schema.GroupResource) func(error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if refused == nil {
-			f.trouble, f.troubleAt = "watch "+resource.String()+": "+err.Error(), f.clock.Now()
+			f.trouble, f.troubleAt = "watch "+resource.String()+": "+err.Error(), time.Now()
 		} else if !f.snapshot.Unread(resource.Resource) {
 			f.refused[resource.String()] = refused.Error()
 		}
@@ -281,10 +280,10 @@ func (f *feed) pollLease(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		again, err := f.snapshot.Again(ctx, f.Clients, f.clock.Now()) // Only this goroutine writes snapshot.
+		again, err := f.snapshot.Again(ctx, f.Clients, time.Now()) // Only this goroutine writes snapshot.
 		f.mu.Lock()
 		if err != nil {
-			f.trouble, f.troubleAt = err.Error(), f.clock.Now()
+			f.trouble, f.troubleAt = err.Error(), time.Now()
 		} else {
 			is := NewCluster(again)
 			f.shown.Terms, f.shown.Rules, f.snapshot = is.Terms, is.Rules, again
@@ -302,9 +301,8 @@ func (f *feed) compile() {
 	}
 	var policies []v1alpha1.EvictionPolicy
 	for _, object := range f.policies.List() {
-		var policy v1alpha1.EvictionPolicy
-		if o, ok := object.(*unstructured.Unstructured); ok && runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &policy) == nil {
-			policies = append(policies, policy)
+		if policy, err := cli.As[v1alpha1.EvictionPolicy](object.(*unstructured.Unstructured)); err == nil { // A custom source has no other objects.
+			policies = append(policies, *policy)
 		}
 	}
 	slices.SortFunc(policies, func(a, b v1alpha1.EvictionPolicy) int { return cmp.Compare(a.Name, b.Name) })

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
@@ -65,10 +64,14 @@ func follow(ctx context.Context, clients *cli.Clients, opts *options, show view)
 	ctx, stop := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
 	feed := &feed{
-		Clients: clients, options: opts, clock: clock.RealClock{}, group: group, synced: make(chan struct{}), changed: make(chan struct{}, 1),
-		refused: map[string]string{},
+		Clients: clients, options: opts, group: group, synced: make(chan struct{}), changed: make(chan struct{}, 1), refused: map[string]string{},
 	}
-	group.Go(func() error { return state.UnlessDone(ctx, feed.run(ctx)) })
+	group.Go(func() error {
+		if err := feed.run(ctx); ctx.Err() == nil {
+			return err
+		}
+		return nil // The end of ctx is no error of a watch.
+	})
 	group.Go(func() error {
 		defer stop()
 		return feed.showUpdates(ctx, show)
@@ -91,9 +94,9 @@ func (f *feed) showUpdates(ctx context.Context, show view) error {
 	}
 	ticker := time.NewTicker(time.Second) // Relative times change.
 	defer ticker.Stop()
-	log := NewLog(f.clock.Now())
+	log := NewLog(time.Now())
 	for {
-		at := f.frame(f.clock.Now(), log)
+		at := f.frame(time.Now(), log)
 		if err := show(at, false); err != nil {
 			return err
 		}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/utils/clock"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/state"
@@ -93,7 +92,7 @@ slices, budgets or the kinds of Tollgate, the answer is shorter and names the mi
 		if err != nil {
 			return err
 		}
-		of.lease, of.now = wants.Lease, clock.RealClock{}.Now()
+		of.lease, of.now = wants.Lease, time.Now()
 		return show(cmd.Context(), clients, of, output.Format, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
 	return cmd

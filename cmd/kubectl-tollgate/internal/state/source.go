@@ -114,14 +114,6 @@ func Refusal(err error, verb string, resource schema.GroupResource) error {
 	return cli.Failed(err, verb+" "+resource.String(), verb, resource)
 }
 
-// UnlessDone returns err, or nil once ctx is done: the end of ctx is no error of a watch.
-func UnlessDone(ctx context.Context, err error) error {
-	if ctx.Err() == nil {
-		return err
-	}
-	return nil
-}
-
 // Signal sends to a channel of size 1 without blocking.
 func Signal(changed chan<- struct{}) {
 	select {
