@@ -167,8 +167,8 @@ type show struct {
 	err     error
 
 	last time.Time
-	// first is the state of Tollgate in the first frame, on which the watches depend; nil before.
-	first *state.Tollgate
+	// began is true if Tollgate was installed at the first frame, on which the watches depend; nil before.
+	began *bool
 }
 
 // reread is the interval at which policies and webhooks are read.
@@ -210,11 +210,11 @@ func (s *show) update(at *evictions.Frame) error {
 	if err != nil {
 		at.Lacks = append(at.Lacks, "policies and webhooks may be old: "+err.Error())
 	}
-	tollgate := at.Cluster.Tollgate
-	if s.first == nil {
-		s.first = &tollgate
+	installed := at.Cluster.Tollgate.Installed
+	if s.began == nil {
+		s.began = &installed
 	}
-	if tollgate.Installed != s.first.Installed {
+	if installed != *s.began {
 		at.Lacks = append(at.Lacks, "Tollgate was installed or removed since this page began: start the dashboard again to see what it holds")
 	}
 	f, err := frameOf(at, &objects)

@@ -36,14 +36,14 @@ type frame struct {
 
 // sections are the parts of the page besides the list of pods.
 type sections struct {
-	Status   *operate.Status `json:"status"`
-	Nodes    []tainted       `json:"nodes"`
-	Devices  []tainted       `json:"devices"`
-	Policies []policy        `json:"policies"`
-	Budgets  []budget        `json:"budgets"`
-	Taints   []progress      `json:"taints"`
+	Status   *operate.Status
+	Nodes    []tainted
+	Devices  []tainted
+	Policies []policy
+	Budgets  []budget
+	Taints   []progress
 	// Hidden are the numbers of nodes and of devices without room on the page.
-	Hidden hidden `json:"hidden"`
+	Hidden hidden
 }
 
 type hidden struct {
@@ -124,7 +124,10 @@ func frameOf(at *evictions.Frame, objects *operate.Objects) (*frame, error) {
 		pods[e.Node]++
 		row := pod{
 			Key: e.String() + "/" + string(e.UID), Namespace: e.Namespace, Name: e.Name, Node: e.Node, State: e.State,
-			Due: e.At.UnixMilli(), Until: millis(e.Hold.Until), Reason: e.Reason(),
+			Due: e.At.UnixMilli(), Reason: e.Reason(),
+		}
+		if until := e.Hold.Until; !until.IsZero() {
+			row.Until = until.UnixMilli()
 		}
 		text, err := json.Marshal(row)
 		if err != nil {
@@ -153,14 +156,6 @@ func frameOf(at *evictions.Frame, objects *operate.Objects) (*frame, error) {
 		f.sections[name] = text
 	}
 	return f, nil
-}
-
-// millis returns a time in milliseconds since 1970, and 0 for the zero time.
-func millis(at time.Time) int64 {
-	if at.IsZero() {
-		return 0
-	}
-	return at.UnixMilli()
 }
 
 func nodes(found *state.Cluster, pods map[string]int) []tainted {
@@ -219,7 +214,7 @@ func (s *sections) countBreaks(list []evictions.Eviction) {
 			}
 		}
 		source := e.Because[0].Taint.Author()
-		if at := slices.IndexFunc(s.Taints, func(p progress) bool { return p.Kind == taintKinds[source.Kind] && p.Name == source.Name }); at >= 0 {
+		if at := slices.IndexFunc(s.Taints, func(p progress) bool { return p.Kind == evictions.ShortKinds[source.Kind] && p.Name == source.Name }); at >= 0 {
 			s.Taints[at].Breaks++
 		}
 	}
@@ -273,8 +268,7 @@ func policies(found *state.Cluster, now time.Time) []policy {
 // budgets returns the PodDisruptionBudgets that guard the pods of a list, those that allow the fewest
 // disruptions first.
 func budgets(found *state.Cluster, list []evictions.Eviction) []budget {
-	type key struct{ namespace, name string }
-	guarded := map[key]*budget{}
+	guarded := map[[2]string]*budget{} // by namespace and name
 	for i := range list {
 		e := &list[i]
 		guards := found.Tracker.Budgets(e.Namespace)
@@ -289,7 +283,7 @@ func budgets(found *state.Cluster, list []evictions.Eviction) []budget {
 			if !of.Guards(&situation.Pod) {
 				continue
 			}
-			k := key{of.Namespace, of.Name}
+			k := [2]string{of.Namespace, of.Name}
 			if guarded[k] == nil {
 				guarded[k] = &budget{Namespace: of.Namespace, Name: of.Name, Allowed: of.Allowed}
 			}
@@ -306,16 +300,11 @@ func budgets(found *state.Cluster, list []evictions.Eviction) []budget {
 	return all[:min(len(all), mostRows)]
 }
 
-// taintKinds are the objects with taints as the command approve names them; others are not approved.
-var taintKinds = map[tracker.SourceKind]string{
-	tracker.SourceNode: "node", tracker.SourceRule: "rule", tracker.SourcePatch: "patch", tracker.SourceSlice: "slice",
-}
-
 // taints returns the objects with taints, those whose pods are all gone last.
 func taints(log *evictions.Log) []progress {
 	var open, done []progress
 	for _, group := range log.Groups() {
-		p := progress{Kind: taintKinds[group.Source.Kind], Name: group.Source.Name, Pods: group.Pods}
+		p := progress{Kind: evictions.ShortKinds[group.Source.Kind], Name: group.Source.Name, Pods: group.Pods}
 		if len(p.Pods) == 1 && p.Pods[evictions.Gone] > 0 {
 			done = append(done, p)
 		} else {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"regexp"
@@ -59,14 +58,10 @@ const (
 
 // handler returns the handler of all requests.
 func (s *server) handler() http.Handler {
-	assets, err := fs.Sub(files, "page")
-	if err != nil {
-		panic(err) // The path is valid.
-	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.index)
 	for _, name := range []string{"style.css", "script.js"} {
-		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, assets, name) })
+		mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, "page/"+name) })
 	}
 	streams := semaphore.NewWeighted(mostStreams)
 	s.looks, s.writes = semaphore.NewWeighted(mostLooks), semaphore.NewWeighted(1)

@@ -168,12 +168,13 @@ func relative(at, now time.Time) string {
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-var shortKinds = map[tracker.SourceKind]string{
+// ShortKinds are the kinds of objects with taints, each in a word, as the command approve takes them.
+var ShortKinds = map[tracker.SourceKind]string{
 	tracker.SourceNode: "node", tracker.SourceRule: "rule", tracker.SourceSlice: "slice", tracker.SourcePatch: "patch",
 }
 
 // ref returns an object as kind/name, with a short kind.
-func ref(source tracker.Source) string { return shortKinds[source.Kind] + "/" + source.Name }
+func ref(source tracker.Source) string { return ShortKinds[source.Kind] + "/" + source.Name }
 
 // inShort describes holds in a few words, with the name of the object that holds.
 var inShort = map[checks.Reason]string{

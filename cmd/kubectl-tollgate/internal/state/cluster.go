@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -283,11 +282,10 @@ func (c *Cluster) Again(ctx context.Context, clients *cli.Clients, now time.Time
 }
 
 // With returns a copy of c for now, with the tracker and the EvictionPolicies that watches keep up to
-// date. Its list of what is missing is its own.
+// date.
 func (c *Cluster) With(now time.Time, kept *tracker.Tracker, policies []v1alpha1.EvictionPolicy) *Cluster {
 	with := *c
 	with.Now, with.Tracker, with.EvictionPolicies = now, kept, policies
-	with.missing, with.reads = slices.Clone(c.missing), maps.Clone(c.reads)
 	return &with
 }
 
