@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"bytes"
 	"context"
 	"crypto/subtle"
 	"embed"
@@ -125,13 +124,8 @@ func (s *server) guard(next http.Handler) http.Handler {
 }
 
 func (s *server) index(w http.ResponseWriter, _ *http.Request) {
-	var page bytes.Buffer
-	if err := index.Execute(&page, s.cluster); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(page.Bytes()) // The page may be gone.
+	_ = index.Execute(w, s.cluster) // The page may be gone.
 }
 
 // stream sends an event with what changed for each frame, until the page is closed.

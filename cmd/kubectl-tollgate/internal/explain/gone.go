@@ -183,7 +183,8 @@ const (
 	reasonFailedCreate   = "FailedCreate"
 )
 
-// newest returns the events that match a filter, the newest first.
+// newest returns the events that match a filter, the newest first, and once if they were read for two
+// reasons.
 func (w *World) newest(matches func(*corev1.Event) bool) (list []*corev1.Event) {
 	for _, e := range w.Events {
 		if matches(e) {
@@ -193,7 +194,7 @@ func (w *World) newest(matches func(*corev1.Event) bool) (list []*corev1.Event) 
 	slices.SortStableFunc(list, func(a, b *corev1.Event) int {
 		return cmp.Or(evictions.EventTime(b).Compare(evictions.EventTime(a)), cmp.Compare(a.Name, b.Name))
 	})
-	return list
+	return slices.CompactFunc(list, func(a, b *corev1.Event) bool { return a.Namespace == b.Namespace && a.Name == b.Name })
 }
 
 // shown returns the first events as JSON has them.

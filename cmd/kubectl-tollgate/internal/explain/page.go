@@ -25,6 +25,8 @@ type page struct {
 	out  *bufio.Writer
 	wide bool
 	now  time.Time
+	// title is that of the current section.
+	title string
 }
 
 // writeText writes an explanation for people at now. A wide text has full names and times.
@@ -54,8 +56,11 @@ func (p *page) fact(name string, values ...string) {
 	}
 }
 
-// item writes text about a subject.
-func (p *page) item(of, text string) {
+// item writes text about a subject into the section with a title, which begins with the first item.
+func (p *page) item(title, of, text string) {
+	if p.title != title {
+		p.section(title)
+	}
 	first := of + ": "
 	if !p.wide && utf8.RuneCountInString(first+text) > cli.Width {
 		p.line(of + ":")
@@ -72,6 +77,7 @@ func (p *page) begin(answer string) {
 
 // section begins a section.
 func (p *page) section(title string) {
+	p.title = title
 	p.line("")
 	p.line(title)
 }

@@ -32,11 +32,8 @@ func (p *Pod) write(page *page) {
 	if p.Scheduler != nil {
 		page.fact("Scheduler", p.Scheduler.Message)
 	}
-	for i, gate := range p.Gates {
-		if i == 0 {
-			page.section("Scheduling gates")
-		}
-		page.item(gate.Name, gate.Opens)
+	for _, gate := range p.Gates {
+		page.item("Scheduling gates", gate.Name, gate.Opens)
 	}
 	table(page, "Nodes", "COUNT, VERDICT, TAINTS, NODES", p.Nodes, func(s NodeSet) row {
 		verdict := map[Standing]string{NotSelected: "not what it requires", Cordoned: "cordoned", Tainted: "tainted", TooFull: "topology spread", Open: "open"}
@@ -179,11 +176,8 @@ func (p *page) placement(found *Placement) {
 }
 
 func (p *page) events(events []Event) {
-	for i, e := range events {
-		if i == 0 {
-			p.section("Events")
-		}
-		p.item(p.when(e.At)+", "+e.About, e.Reason+": "+e.Message)
+	for _, e := range events {
+		p.item("Events", p.when(e.At)+", "+e.About, e.Reason+": "+e.Message)
 	}
 }
 
@@ -213,13 +207,8 @@ func (n *Node) write(page *page) {
 	table(page, "Taints", "TAINT, SINCE, MEANS, REGISTERED BY", n.Taints, func(t NodeTaint) row {
 		return row{t.Taint, page.when(t.Since), t.Means, t.Registers}
 	})
-	titled := false
 	for _, taint := range n.Taints {
 		for _, s := range taint.Policies {
-			if !titled {
-				page.section("Who may write them")
-			}
-			titled = true
 			text := s.Setters
 			if s.Limits != "" {
 				text += "; " + s.Limits
@@ -227,7 +216,7 @@ func (n *Node) write(page *page) {
 			if s.Expires != nil {
 				text += "; removed " + page.when(s.Expires)
 			}
-			page.item(taint.Taint+", "+s.Policy, text)
+			page.item("Who may write them", taint.Taint+", "+s.Policy, text)
 		}
 	}
 	page.fates(n.Pods)

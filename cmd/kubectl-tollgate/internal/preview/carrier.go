@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,24 +53,27 @@ type writing struct {
 	cli.WriteFlags
 
 	target Target
+	// taints are all to add or all to remove.
 	taints []Taint
 }
 
-// addTo adds cmd to its parent, which it returns. cmd reads its arguments, the first of which is a
-// device, and writes the carriers of a plan.
+// addTo adds cmd to its parent, which it returns. cmd reads the name of the devices, then the taints,
+// which are removals if removal is true, and writes the carriers of a plan.
 func (w *writing) addTo(
-	parent, cmd *cobra.Command, complete func(arguments []string) error, plan func(cmd *cobra.Command, clients *cli.Clients) ([]*carrier, error),
+	parent, cmd *cobra.Command, removal bool, plan func(cmd *cobra.Command, clients *cli.Clients) ([]*carrier, error),
 ) *cobra.Command {
 	state.CompleteNames(cmd, w.addConnection(cmd), "device", 1)
 	w.target.AddFlags(cmd)
 	w.AddFlags(cmd, "`format` of what was written", "`none`, client (write nothing) or server (have the API server judge, and write nothing)")
 	cmd.RunE = func(cmd *cobra.Command, arguments []string) error {
-		if err := complete(arguments); err != nil {
+		changes, err := w.target.changes(arguments, removal)
+		if err == nil && !removal && len(changes.Remove) > 0 {
+			err = fmt.Errorf("taint %q is to go: that is what untaint device is for", changes.Remove[0])
+		}
+		if err = cmp.Or(err, w.Validate()); err != nil {
 			return err
 		}
-		if err := w.Validate(); err != nil {
-			return err
-		}
+		w.taints = slices.Concat(changes.Add, changes.Remove)
 		clients, err := w.connect(cmd.ErrOrStderr())
 		if err != nil {
 			return err

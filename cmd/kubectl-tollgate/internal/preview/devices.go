@@ -25,8 +25,6 @@ import (
 // cluster. The write is possible.
 type unreadableError struct{ error }
 
-func (e *unreadableError) Unwrap() error { return e.error }
-
 // errClaims is the error of previews of devices without claims.
 var errClaims = &unreadableError{errors.New("you may not list resourceclaims, and they say which pods use which devices (ask for a ClusterRole with the verb list on resourceclaims of API group resource.k8s.io)")}
 

@@ -79,17 +79,7 @@ you may not read.`,
 	cmd.Flags().BoolVar(&t.overwrite, "overwrite", false, "change the value of taints that taint device set")
 	cmd.Flags().BoolVar(&t.unpublished, "allow-unpublished", false, "taint devices that no ResourceSlice publishes yet")
 	cmd.Flags().BoolVarP(&t.yes, "yes", "y", false, "do not ask")
-	return t.addTo(parent, cmd, t.complete, t.plan)
-}
-
-// complete reads the name of the devices, then the taints.
-func (t *taintRun) complete(arguments []string) error {
-	changes, err := t.target.changes(arguments, false)
-	if err == nil && len(changes.Remove) > 0 {
-		err = fmt.Errorf("taint %q is to go: that is what untaint device is for", changes.Remove[0])
-	}
-	t.taints = changes.Add
-	return err
+	return t.addTo(parent, cmd, false, t.plan)
 }
 
 // plan previews the taints, and asks for confirmation.

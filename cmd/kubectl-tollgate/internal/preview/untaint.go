@@ -49,14 +49,7 @@ runs, to list resourceslicepatches.`,
   kubectl tollgate untaint device --class gpus recall`,
 	}
 	cmd.Flags().BoolP("yes", "y", false, "no effect: the command never asks")
-	return u.addTo(parent, cmd, u.complete, u.plan)
-}
-
-// complete reads the name of the devices, then the taints.
-func (u *untaintRun) complete(arguments []string) error {
-	changes, err := u.target.changes(arguments, true)
-	u.taints = changes.Remove
-	return err
+	return u.addTo(parent, cmd, true, u.plan)
 }
 
 // plan returns the objects that taint device made for the devices and the taints. If one cannot be
