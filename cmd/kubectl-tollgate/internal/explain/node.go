@@ -71,7 +71,7 @@ func (w *World) Node(name string) *Node {
 	registered := w.Policies.Taints.Register(node.Labels)
 	var taints []Taint
 	for _, taint := range node.Spec.Taints {
-		m := match(w.Rules, nil, &taint)
+		m := w.match(nil, &taint)
 		taints = append(taints, m)
 		t := NodeTaint{Taint: m.Taint, Since: m.Since, Means: cmp.Or(meanings[taint.Effect], "has no effect that is known")}
 		for _, r := range registered {

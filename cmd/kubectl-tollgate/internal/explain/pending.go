@@ -211,7 +211,7 @@ func (w *World) standing(pod *corev1.Pod, node *corev1.Node) NodeSet {
 		taints = append(slices.Clone(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
 	}
 	for _, taint := range taints {
-		m := match(w.Rules, pod.Spec.Tolerations, &taint)
+		m := w.match(pod.Spec.Tolerations, &taint)
 		switch {
 		case !m.repels():
 		case taint.Key != corev1.TaintNodeUnschedulable:

@@ -124,7 +124,7 @@ func taintOf(reason *decide.Reason) string {
 // evictor uses.
 func (w *World) addWhy(p *Pod, text string, situation *tracker.Situation, reason *decide.Reason) {
 	native := reason.Taint.Native()
-	kind, m, by := CauseNodeTaint, match(w.Rules, situation.Pod.Tolerations, &native), ""
+	kind, m, by := CauseNodeTaint, w.match(situation.Pod.Tolerations, &native), ""
 	if reason.Taint.Source.Kind.OnDevice() {
 		kind, by = CauseDeviceTaint, " of claim "+reason.Claim.Name
 		for _, used := range situation.Devices {

@@ -7,7 +7,6 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
-	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/policy/selector"
 	"github.com/tollgate-dev/tollgate/tracker"
 )
@@ -34,13 +33,13 @@ type Taint struct {
 }
 
 // match returns a taint of a node with the toleration of a pod that matches it.
-func match(rules decide.Rules, tolerations []corev1.Toleration, taint *corev1.Taint) Taint {
+func (w *World) match(tolerations []corev1.Toleration, taint *corev1.Taint) Taint {
 	m := Taint{Taint: taint.ToString(), effect: taint.Effect}
 	if !taint.TimeAdded.IsZero() {
 		m.Since = taint.TimeAdded
 	}
 	for _, t := range tolerations {
-		m.add("its", t, taint, rules.ComparisonOperators, rules.Tolerates(&t, taint))
+		m.add("its", t, taint, w.Rules.ComparisonOperators, w.Rules.Tolerates(&t, taint))
 	}
 	return m
 }
@@ -92,7 +91,7 @@ func (w *World) onNode(situation *tracker.Situation) (taints []Taint) {
 		return nil
 	}
 	for _, taint := range node.Spec.Taints {
-		m := match(w.Rules, pod.Tolerations, &taint)
+		m := w.match(pod.Tolerations, &taint)
 		m.Source = "node " + node.Name
 		for _, t := range situation.Taints {
 			if t.Key == taint.Key && t.Effect == taint.Effect {

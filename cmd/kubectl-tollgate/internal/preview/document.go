@@ -18,7 +18,6 @@ import (
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
 	"github.com/tollgate-dev/tollgate/evictor/decide"
 	"github.com/tollgate-dev/tollgate/evictor/preview"
-	"github.com/tollgate-dev/tollgate/tracker"
 )
 
 // document is the output, of which JSON and YAML have all, and tables a part.
@@ -171,10 +170,7 @@ func (t *Teller) pod(p *preview.Pod) pod {
 			why.Source = string(author.Kind) + "/" + author.Name
 		}
 		if r.Device.Driver != "" {
-			why.Device = r.Device.String()
-		}
-		if r.Claim != (tracker.ClaimName{}) {
-			why.Claim = r.Claim.String()
+			why.Device, why.Claim = r.Device.String(), r.Claim.String()
 		}
 		described.Because = append(described.Because, why)
 	}

@@ -67,15 +67,13 @@ func (p *Preview) Sentence() string {
 			later++
 		}
 	}
-	var ends []string
+	separator := "; "
 	if over := len(p.Ends) - later; over > 0 {
-		ends = append(ends, "ends "+cli.Counted(over, "pending eviction"))
+		text += separator + "ends " + cli.Counted(over, "pending eviction")
+		separator = ", "
 	}
 	if later > 0 {
-		ends = append(ends, "puts off "+cli.Counted(later, "pending eviction"))
-	}
-	if len(ends) > 0 {
-		text += "; " + strings.Join(ends, ", ")
+		text += separator + "puts off " + cli.Counted(later, "pending eviction")
 	}
 	return p.Of + ": " + text
 }

@@ -196,10 +196,11 @@ func (c *Cluster) View() *preview.View {
 // Selected returns the published devices that a ResourceSlicePatch would select. It returns an
 // error if the snapshot lacks slices or classes, or ctx is done.
 func (c *Cluster) Selected(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([]device.ID, error) {
-	if c.devices == nil || c.reads[SliceResource.Resource] != listed || c.reads[ClassResource.Resource] != listed {
-		return nil, fmt.Errorf("find the devices of ResourceSlicePatch %s: not all ResourceSlices and DeviceClasses could be read", patch.Name)
+	var ids []device.ID
+	err := errors.New("not all ResourceSlices and DeviceClasses could be read")
+	if c.devices != nil && c.reads[SliceResource.Resource] == listed && c.reads[ClassResource.Resource] == listed {
+		ids, err = c.devices.Would(ctx, patch)
 	}
-	ids, err := c.devices.Would(ctx, patch)
 	if err != nil {
 		return nil, fmt.Errorf("find the devices of ResourceSlicePatch %s: %w", patch.Name, err)
 	}

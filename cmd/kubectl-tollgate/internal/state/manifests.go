@@ -10,7 +10,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -35,7 +34,7 @@ type manifests struct {
 	*Cluster
 
 	keep    func(*corev1.Pod) tracker.Pod
-	pods    []*corev1.Pod
+	pods    []tracker.Pod
 	budgets []*policyv1.PodDisruptionBudget
 	guards  []v1alpha1.PlacementPolicy
 	// ignored counts the objects of kinds that do not matter, and unbound the pods without a node.
@@ -131,8 +130,9 @@ func (m *manifests) pod(pod *corev1.Pod) {
 		m.unbound++
 		return
 	}
-	m.pods = append(m.pods, pod)
-	m.addPod(m.keep(pod))
+	kept := m.keep(pod)
+	m.pods = append(m.pods, kept)
+	m.addPod(kept)
 }
 
 // budgetOf returns what is kept of a PodDisruptionBudget, which need not have a status.
@@ -142,8 +142,8 @@ func (m *manifests) budgetOf(budget *policyv1.PodDisruptionBudget) tracker.Budge
 		return kept
 	}
 	pods := 0
-	for _, pod := range m.pods {
-		if pod.Namespace == budget.Namespace && kept.Selector.Matches(labels.Set(pod.Labels)) {
+	for i := range m.pods {
+		if kept.Guards(&m.pods[i]) {
 			pods++
 		}
 	}
