@@ -22,8 +22,8 @@ import (
 type reader struct {
 	*cli.Clients
 	question
+	*World
 
-	world *World
 	// inventory has the claims that were read and, after devices, the devices.
 	inventory *devices.Inventory
 }
@@ -45,12 +45,12 @@ func (r *reader) read(ctx context.Context) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.world = &World{Cluster: c, Evictions: evictions.NewCluster(c)}
+	r.World = &World{Cluster: c, Evictions: evictions.NewCluster(c)}
 	if namespaced {
 		namespace, failure := r.Kubernetes.CoreV1().Namespaces().Get(ctx, r.namespace, metav1.GetOptions{})
 		switch {
 		case failure == nil:
-			r.world.Namespace = namespace
+			r.Namespace = namespace
 		case !apierrors.IsNotFound(failure):
 			failure = cli.Failed(failure, "read namespace "+r.namespace, "get", state.NamespaceResource)
 			err = c.Lack(failure, "get", state.NamespaceResource, "what TolerationPolicies and PlacementPolicies say is left out")
@@ -62,7 +62,7 @@ func (r *reader) read(ctx context.Context) (*World, error) {
 	if err == nil && (r.kind == kindDevice || slices.ContainsFunc(c.Claims, func(claim *resourcev1.ResourceClaim) bool { return claim.Status.Allocation == nil })) {
 		err = r.devices(ctx)
 	}
-	return r.world, err
+	return r.World, err
 }
 
 // events reads the events that the explanation may need.
@@ -79,7 +79,7 @@ func (r *reader) events(ctx context.Context) error {
 		queries = []query{{cluster, "involvedObject.name", r.name}}
 	case kindPod:
 		queries = []query{{r.namespace, "involvedObject.name", r.name}}
-		if named(r.world.Pods, r.name) == nil {
+		if named(r.Pods, r.name) == nil {
 			queries = append(queries, query{r.namespace, "reason", reasonFailedCreate})
 		}
 		reasons = append(reasons, reasonNodeEviction, reasonDeviceEviction)
@@ -91,8 +91,8 @@ func (r *reader) events(ctx context.Context) error {
 		source := state.NewSource(r.Clients, state.EventResource, r.Kubernetes.CoreV1().Events(q.namespace), &corev1.Event{})
 		source.FieldSelector = fields.OneTermEqualSelector(q.field, q.value).String()
 		err := source.Each(ctx, r.Clients, "", func(object runtime.Object) error {
-			r.world.Events = append(r.world.Events, object.(*corev1.Event))
-			r.world.Evictions.Events.Add(object)
+			r.Events = append(r.Events, object.(*corev1.Event))
+			r.Evictions.Events.Add(object)
 			return nil
 		})
 		if err != nil {
@@ -100,7 +100,7 @@ func (r *reader) events(ctx context.Context) error {
 			if q.namespace != r.namespace {
 				without = "what nodes, rules and patches were told of evictions, and of pods that are held, is not known"
 			}
-			return r.world.Lack(err, "list", state.EventResource, without)
+			return r.Lack(err, "list", state.EventResource, without)
 		}
 	}
 	return nil
@@ -109,16 +109,16 @@ func (r *reader) events(ctx context.Context) error {
 // devices reads ResourceSlices and DeviceClasses.
 func (r *reader) devices(ctx context.Context) error {
 	if _, err := state.Version(ctx, r.Clients, state.SliceResource); err != nil {
-		return r.world.Lack(err, "list", state.SliceResource, "")
+		return r.Lack(err, "list", state.SliceResource, "")
 	}
-	for _, patch := range r.world.Patches {
+	for _, patch := range r.Patches {
 		r.inventory.AddPatch(&patch)
 	}
-	for name, rule := range r.world.Rule {
-		kept, _ := r.world.Tracker.Rule(name)
+	for name, rule := range r.Rule {
+		kept, _ := r.Tracker.Rule(name)
 		r.inventory.AddRule(rule, kept.Unsupported)
 	}
-	r.world.Classes = map[string]*resourcev1.DeviceClass{}
+	r.Classes = map[string]*resourcev1.DeviceClass{}
 	client := r.Kubernetes.ResourceV1()
 	for _, source := range []state.Source{
 		state.NewSource(r.Clients, state.ClassResource, client.DeviceClasses(), &resourcev1.DeviceClass{}),
@@ -126,15 +126,15 @@ func (r *reader) devices(ctx context.Context) error {
 	} {
 		err := source.Each(ctx, r.Clients, "", func(object runtime.Object) error {
 			if class, ok := object.(*resourcev1.DeviceClass); ok {
-				r.world.Classes[class.Name] = class
+				r.Classes[class.Name] = class
 			}
 			return r.inventory.Add(object)
 		})
 		if err != nil {
-			return r.world.Lack(err, "list", source.Resource, "it is not known which devices there are")
+			return r.Lack(err, "list", source.Resource, "it is not known which devices there are")
 		}
 	}
-	r.world.Inventory = r.inventory
+	r.Inventory = r.inventory
 	return nil
 }
 

@@ -139,7 +139,7 @@ func addPreview(cmd *cobra.Command, e edge, read query) *cli.Connection {
 		if err := teller.Write(cmd.OutOrStdout(), output.Format, all); err != nil {
 			return err
 		}
-		if err := cli.WriteNotes(cmd.ErrOrStderr(), "note: ", teller.cluster.Missing()); err != nil {
+		if err := cli.WriteNotes(cmd.ErrOrStderr(), "note: ", teller.Missing()); err != nil {
 			return err
 		}
 		if going := Going(all); failOver >= 0 && going > failOver {

@@ -38,7 +38,7 @@ type effects func(taints []resourcev1.DeviceTaint) []tracker.Change
 // effect None and none with NoExecute, the preview is for NoExecute. What names the write in errors,
 // and but is why it evicts no pods as it is, empty if it does.
 func (t *Teller) preview(of, what, but string, taints []resourcev1.DeviceTaint, write effects) (Preview, []tracker.Change, error) {
-	if !t.cluster.DevicesKnown() {
+	if !t.DevicesKnown() {
 		return Preview{}, nil, fmt.Errorf("foretell %s: %w", what, errClaims)
 	}
 	changes := write(taints)
@@ -73,7 +73,7 @@ func (t *Teller) Rule(ctx context.Context, object *unstructured.Unstructured) (P
 		return t.judgeRule(ctx, Preview{Of: nameOf(object), Nothing: why}, rule.Name, &typed.Spec, nil)
 	}
 	var old *tracker.Rule
-	if existing, exists := t.cluster.Tracker.Rule(rule.Name); exists {
+	if existing, exists := t.Tracker.Rule(rule.Name); exists {
 		old = &existing
 		if rule.Taint.TimeAdded.IsZero() && rule.Taint.Effect == old.Taint.Effect {
 			rule.Taint.TimeAdded = old.Taint.TimeAdded
@@ -82,7 +82,7 @@ func (t *Teller) Rule(ctx context.Context, object *unstructured.Unstructured) (P
 	written := []resourcev1.DeviceTaint{rule.Taint}
 	p, changes, err := t.preview(nameOf(object), "DeviceTaintRule "+rule.Name, "", written, func(taints []resourcev1.DeviceTaint) []tracker.Change {
 		rule.Taint = taints[0]
-		return t.cluster.Tracker.IfRuleWas(old, rule, t.cluster.Now)
+		return t.Tracker.IfRuleWas(old, rule, t.Now)
 	})
 	if err != nil {
 		return Preview{}, err
@@ -97,8 +97,8 @@ func (t *Teller) Patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) 
 	if patch.Name == unnamed {
 		change.Name = placeholderName
 	}
-	for i := range t.cluster.Patches {
-		if old := &t.cluster.Patches[i]; old.Name == patch.Name {
+	for i := range t.Patches {
+		if old := &t.Patches[i]; old.Name == patch.Name {
 			patch = patch.DeepCopy()
 			patch.UID, patch.Status = old.UID, old.Status
 			change.Old = &old.Spec.Devices
@@ -115,7 +115,7 @@ func (t *Teller) Patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) 
 	var taints []resourcev1.DeviceTaint
 	for _, spec := range patch.Spec.Devices.Taints {
 		if spec.TimeAdded.IsZero() {
-			spec.TimeAdded = cmp.Or(slicepatch.Since(patch, &spec), new(metav1.NewTime(t.cluster.Now.Truncate(time.Second))))
+			spec.TimeAdded = cmp.Or(slicepatch.Since(patch, &spec), new(metav1.NewTime(t.Now.Truncate(time.Second))))
 		}
 		taints = append(taints, resourcev1.DeviceTaint(spec))
 	}
@@ -130,7 +130,7 @@ func (t *Teller) Patch(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) 
 // patched returns the effects of taints on devices.
 func (t *Teller) patched(ref tracker.PatchRef, selectors []device.Selector) effects {
 	return func(taints []resourcev1.DeviceTaint) []tracker.Change {
-		return t.cluster.Tracker.IfPatch(tracker.PatchedTaints{Patch: ref, Selectors: selectors, Taints: taints}, t.cluster.Now)
+		return t.Tracker.IfPatch(tracker.PatchedTaints{Patch: ref, Selectors: selectors, Taints: taints}, t.Now)
 	}
 }
 
@@ -142,7 +142,7 @@ func (t *Teller) selectors(ctx context.Context, patch *v1alpha1.ResourceSlicePat
 		selector, _ := device.SelectorOf(&names)
 		return []device.Selector{selector}, nil
 	}
-	ids, err := t.cluster.Selected(ctx, patch)
+	ids, err := t.Selected(ctx, patch)
 	if err != nil {
 		if ctx.Err() == nil {
 			err = &unreadableError{err}
@@ -189,11 +189,11 @@ type UnpublishedError struct{ error }
 // published returns an UnpublishedError if no ResourceSlice publishes a device that the target
 // selects. It returns nil where ResourceSlices could not be read.
 func (t *Teller) published(ctx context.Context, target *Target) error {
-	if t.cluster.Unread("resourceslices") {
+	if t.Unread("resourceslices") {
 		return nil
 	}
 	selectors, err := t.selectors(ctx, target.patch(metav1.ObjectMeta{Name: unnamed}))
-	if err != nil || slices.ContainsFunc(selectors, func(s device.Selector) bool { return len(t.cluster.Tracker.Devices(s)) > 0 }) {
+	if err != nil || slices.ContainsFunc(selectors, func(s device.Selector) bool { return len(t.Tracker.Devices(s)) > 0 }) {
 		return err
 	}
 	return &UnpublishedError{fmt.Errorf("device %q: no ResourceSlice publishes such a device; %s", target, t.publishedInstead(target))}
@@ -204,7 +204,7 @@ func (t *Teller) published(ctx context.Context, target *Target) error {
 func (t *Teller) publishedInstead(target *Target) string {
 	const most = 5
 	var devices, pools, drivers []string // sorted, as the devices are
-	for _, id := range t.cluster.Tracker.Devices(device.Selector{}) {
+	for _, id := range t.Tracker.Devices(device.Selector{}) {
 		drivers = append(drivers, id.Driver)
 		if id.Driver == target.Driver && target.Pool != "" {
 			pools = append(pools, id.Pool)

@@ -109,7 +109,7 @@ const unknown = "<unknown>"
 
 // document returns the document of previews.
 func (t *Teller) document(all []Preview) *document {
-	d := &document{At: metav1.NewTime(t.cluster.Now), Going: Going(all), Previews: []previewDocument{}, Missing: t.cluster.Missing()}
+	d := &document{At: metav1.NewTime(t.Now), Going: Going(all), Previews: []previewDocument{}, Missing: t.Missing()}
 	for _, p := range all {
 		one := previewDocument{
 			Object: p.Of, Summary: p.Sentence(), Mere: p.But != "", Refused: p.Refusals, Warned: p.Warnings,
@@ -148,14 +148,14 @@ func (t *Teller) document(all []Preview) *document {
 }
 
 func (t *Teller) pod(p *preview.Pod) pod {
-	leaves := decide.Later(p.At, t.cluster.Now) // The deadline may have passed.
+	leaves := decide.Later(p.At, t.Now) // The deadline may have passed.
 	described := pod{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID,
 		LeavesAt: metav1.NewTime(leaves), WaitSeconds: int64(p.Wait.Seconds()), WasToLeaveAt: cli.TimeOrNone(p.Was), Held: p.Paused,
 	}
 	if p.Guarded {
-		tracked, _ := t.cluster.Tracker.Lookup(p.Key)
-		for _, budget := range t.cluster.Tracker.Budgets(p.Namespace) {
+		tracked, _ := t.Tracker.Lookup(p.Key)
+		for _, budget := range t.Tracker.Budgets(p.Namespace) {
 			if budget.Guards(&tracked.Pod) {
 				described.Budgets = append(described.Budgets, budget.Name)
 			}

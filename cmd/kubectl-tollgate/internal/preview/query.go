@@ -52,11 +52,11 @@ func ofNodes(labelSelector string, arguments []string, wants *state.Wants) (prev
 				return nil, fmt.Errorf("node %q: there is no such node", name)
 			}
 		}
-		if len(t.cluster.Nodes) == 0 {
+		if len(t.Nodes) == 0 {
 			return nil, fmt.Errorf("--selector is %q: there is no such node", labelSelector)
 		}
 		var all []Preview
-		for _, node := range t.cluster.Nodes {
+		for _, node := range t.Nodes {
 			p, err := t.Node(ctx, node.Name, node.Labels, node.Spec.Taints, Changed(node.Spec.Taints, &changes))
 			if err != nil {
 				return nil, err
@@ -69,7 +69,7 @@ func ofNodes(labelSelector string, arguments []string, wants *state.Wants) (prev
 
 // node returns the node of a name that was read, nil for none.
 func (t *Teller) node(name string) *corev1.Node {
-	for _, node := range t.cluster.Nodes {
+	for _, node := range t.Nodes {
 		if node.Name == name {
 			return node
 		}
@@ -203,7 +203,7 @@ func (t *Teller) slice(ctx context.Context, slice *resourcev1.ResourceSlice) (Pr
 	case !apierrors.IsNotFound(err):
 		return Preview{}, cli.Failed(err, "read ResourceSlice "+slice.Name, "get", state.SliceResource)
 	}
-	changes, err := t.view.Slice(was, tracker.SliceOf(slice), t.cluster.Now)
+	changes, err := t.view.Slice(was, tracker.SliceOf(slice), t.Now)
 	if err != nil {
 		return Preview{}, fmt.Errorf("foretell ResourceSlice %s: %w", slice.Name, errClaims)
 	}

@@ -26,16 +26,16 @@ import (
 )
 
 // engine simulates the evictions of a cluster. It decides with the functions of Tollgate, asks the
-// checks that they ask, and moves its own clock from one event to the next. No pod is replaced, and
-// a pod is gone as soon as it is evicted.
+// checks that they ask, and moves the time of the cluster from one event to the next. No pod is
+// replaced, and a pod is gone as soon as it is evicted.
 type engine struct {
-	cluster *state.Cluster
-	shown   *evictions.Cluster
-	teller  *Teller
-	force   bool
+	*state.Cluster
 
-	begin, now time.Time
-	steps      []step
+	shown  *evictions.Cluster
+	teller *Teller
+	force  bool
+	begin  time.Time
+	steps  []step
 	// wakes are the times at which pods are decided about again.
 	wakes map[tracker.Key]time.Time
 	queue *ratelimit.Queue
@@ -68,7 +68,7 @@ func play(ctx context.Context, cluster *state.Cluster, steps []step, lasts time.
 	cluster.Now = begin
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.at, b.at) })
 	e := &engine{
-		cluster: cluster, shown: evictions.NewCluster(cluster), teller: TellerOf(cluster), force: force, begin: begin, now: begin, steps: steps,
+		Cluster: cluster, shown: evictions.NewCluster(cluster), teller: TellerOf(cluster), force: force, begin: begin, steps: steps,
 		wakes: map[tracker.Key]time.Time{}, queue: ratelimit.NewQueue(), breakers: map[types.UID]*breaker{}, held: map[tracker.Key]held{},
 		document: simulation{
 			APIVersion: "cli.tollgate.dev/v1alpha1", Kind: "Simulation", Begin: metav1.NewTime(begin),
@@ -81,14 +81,14 @@ func play(ctx context.Context, cluster *state.Cluster, steps []step, lasts time.
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("simulate: %w", err)
 		}
-		called, in := e.queue.Next(e.now)
-		e.wake(called, e.now)
+		called, in := e.queue.Next(e.Now)
+		e.wake(called, e.Now)
 		next := e.next(in)
 		if next.IsZero() || next.After(begin.Add(lasts)) {
 			break
 		}
-		if next.After(e.now) {
-			e.now, cluster.Now = next, next
+		if next.After(e.Now) {
+			e.Now = next
 		}
 		if err := e.apply(ctx); err != nil {
 			return nil, err
@@ -115,7 +115,7 @@ func (e *engine) next(in time.Duration) (at time.Time) {
 		consider(t)
 	}
 	if in > 0 && e.queue.Len() > 0 {
-		consider(e.now.Add(in))
+		consider(e.Now.Add(in))
 	}
 	for _, b := range e.breakers {
 		if !b.tripped.IsZero() && len(b.gone) > 0 {
@@ -136,7 +136,7 @@ func (e *engine) wake(keys []tracker.Key, at time.Time) {
 
 // apply applies the steps of now, and has the pods that they concern decided about.
 func (e *engine) apply(ctx context.Context) error {
-	for len(e.steps) > 0 && !e.begin.Add(e.steps[0].at).After(e.now) {
+	for len(e.steps) > 0 && !e.begin.Add(e.steps[0].at).After(e.Now) {
 		next := e.steps[0]
 		e.steps = e.steps[1:]
 		done := stepDone{At: next.at.Seconds(), Step: next.text}
@@ -148,22 +148,22 @@ func (e *engine) apply(ctx context.Context) error {
 			return fmt.Errorf("step %q: %w", next.text, err)
 		}
 		e.document.Steps = append(e.document.Steps, done)
-		e.wake(e.cluster.Tracker.Exposed(), e.now)
-		e.wake(slices.Collect(maps.Keys(e.held)), e.now)
+		e.wake(e.Tracker.Exposed(), e.Now)
+		e.wake(slices.Collect(maps.Keys(e.held)), e.Now)
 	}
 	return nil
 }
 
 // applyNodes applies a step to nodes.
 func (e *engine) applyNodes(ctx context.Context, s *step, done *stepDone) error {
-	for _, node := range e.cluster.Tracker.Nodes() {
+	for _, node := range e.Tracker.Nodes() {
 		if !s.selects(&node) {
 			continue
 		}
 		taints := Changed(node.Written, &s.changes)
 		for i := range taints {
 			if taints[i].TimeAdded == nil {
-				taints[i].TimeAdded = new(metav1.NewTime(e.now))
+				taints[i].TimeAdded = new(metav1.NewTime(e.Now))
 			}
 		}
 		p, err := e.teller.Node(ctx, node.Name, node.Labels.Map(), node.Written, taints)
@@ -171,8 +171,8 @@ func (e *engine) applyNodes(ctx context.Context, s *step, done *stepDone) error 
 			return err
 		}
 		if e.take(&p, done) {
-			uid := e.cluster.Tracker.UIDOf(tracker.Source{Kind: tracker.SourceNode, Name: node.Name})
-			e.cluster.Tracker.SetNode(tracker.Node{Name: node.Name, UID: uid, Taints: taints, Labels: node.Labels}, e.now)
+			uid := e.Tracker.UIDOf(tracker.Source{Kind: tracker.SourceNode, Name: node.Name})
+			e.Tracker.SetNode(tracker.Node{Name: node.Name, UID: uid, Taints: taints, Labels: node.Labels}, e.Now)
 		}
 	}
 	if len(done.Effects) == 0 {
@@ -187,12 +187,12 @@ func (e *engine) applyDevices(ctx context.Context, s *step, done *stepDone) erro
 	ruleName := func(taint Taint) string { return "simulated " + device + " " + taint.Key }
 	for _, taint := range s.changes.Remove {
 		name := ruleName(taint)
-		rule, ok := e.cluster.Tracker.Rule(name)
+		rule, ok := e.Tracker.Rule(name)
 		if !ok {
 			return fmt.Errorf("no earlier step gave taint %s to device %s", taint.Key, device)
 		}
-		e.wake(e.cluster.Tracker.DeleteRule(name, rule.UID), e.now)
-		delete(e.cluster.Rule, name)
+		e.wake(e.Tracker.DeleteRule(name, rule.UID), e.Now)
+		delete(e.Rule, name)
 		done.Effects, done.Applied = append(done.Effects, "device/"+device+": taint "+taint.Key+" is gone"), true
 	}
 	if len(s.changes.Add) == 0 {
@@ -203,15 +203,15 @@ func (e *engine) applyDevices(ctx context.Context, s *step, done *stepDone) erro
 		return err
 	}
 	for _, taint := range s.changes.Add {
-		name, now := ruleName(taint), metav1.NewTime(e.now)
+		name, now := ruleName(taint), metav1.NewTime(e.Now)
 		taint.TimeAdded = &now
 		rule := &resourcev1.DeviceTaintRule{
 			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + strconv.FormatInt(now.Unix(), 10)), Generation: 1, CreationTimestamp: now},
 			Spec:       s.target.RuleSpec(taint),
 		}
-		e.wake(e.cluster.Tracker.SetRule(tracker.RuleOf(rule), e.now), e.now)
-		if e.cluster.Rule != nil {
-			e.cluster.Rule[name] = rule
+		e.wake(e.Tracker.SetRule(tracker.RuleOf(rule), e.Now), e.Now)
+		if e.Rule != nil {
+			e.Rule[name] = rule
 		}
 	}
 	return nil
@@ -229,7 +229,7 @@ func (e *engine) take(p *Preview, done *stepDone) bool {
 // release resets the breakers into whose window all held pods fit again.
 func (e *engine) release() {
 	for _, b := range e.breakers {
-		for len(b.gone) > 0 && !b.gone[0].Add(b.policy.Breaker.Window).After(e.now) {
+		for len(b.gone) > 0 && !b.gone[0].Add(b.policy.Breaker.Window).After(e.Now) {
 			b.gone = b.gone[1:]
 		}
 		if b.tripped.IsZero() {
@@ -241,21 +241,21 @@ func (e *engine) release() {
 				waiting++
 			}
 		}
-		if waiting <= b.room(e.cluster.Tracker.Live()) {
+		if waiting <= b.room(e.Tracker.Live()) {
 			b.tripped = time.Time{}
-			e.wake(slices.Collect(maps.Keys(e.held)), e.now)
+			e.wake(slices.Collect(maps.Keys(e.held)), e.Now)
 		}
 	}
 }
 
 // binds reports whether the breaker of a policy binds a pod that is due, because of any of its taints.
 func (e *engine) binds(policy *eviction.Policy, due *evictions.Eviction) bool {
-	situation, _ := e.cluster.Tracker.Lookup(due.Key)
+	situation, _ := e.Tracker.Lookup(due.Key)
 	subject := decide.SubjectOf(&situation.Pod, e.shown.Namespaces)
 	return slices.ContainsFunc(due.Because, func(reason decide.Reason) bool {
 		way, unknown := decide.Treat(e.shown.Set, &reason, &subject)
 		why, _ := checks.ByPolicy(way, unknown)
-		return why == "" && !reason.At.After(e.now) && slices.Contains(way.Breakers, policy)
+		return why == "" && !reason.At.After(e.Now) && slices.Contains(way.Breakers, policy)
 	})
 }
 
@@ -266,7 +266,7 @@ func (b *breaker) room(live int) int {
 
 // decide decides about the pods that are woken now, in the order of their deadlines.
 func (e *engine) decide() {
-	moment := e.shown.At(e.now)
+	moment := e.shown.At(e.Now)
 	clear(moment.Tripped)
 	for uid, b := range e.breakers {
 		if !b.tripped.IsZero() {
@@ -275,7 +275,7 @@ func (e *engine) decide() {
 	}
 	var due []evictions.Eviction
 	for key, at := range e.wakes {
-		if at.After(e.now) {
+		if at.After(e.Now) {
 			continue
 		}
 		delete(e.wakes, key)
@@ -294,14 +294,14 @@ func (e *engine) decide() {
 // look decides about a pod. It returns the eviction, if the pod has to leave now and nothing that
 // the API shows holds it; else it records a hold, and wakes the pod when that ends at the latest.
 func (e *engine) look(moment *evictions.Moment, key tracker.Key) (one evictions.Eviction, leaves bool) {
-	situation, ok := e.cluster.Tracker.Lookup(key)
+	situation, ok := e.Tracker.Lookup(key)
 	if ok {
 		one, ok = moment.Eviction(&situation)
 	}
 	if ok && one.State == evictions.Due {
 		return one, true
 	}
-	e.queue.Leave(e.now, key, false)
+	e.queue.Leave(e.Now, key, false)
 	h, again := e.held[key]
 	delete(e.held, key)
 	switch {
@@ -310,11 +310,11 @@ func (e *engine) look(moment *evictions.Moment, key tracker.Key) (one evictions.
 		e.wake([]tracker.Key{key}, one.At)
 	default:
 		if !again {
-			h.since = e.now.Sub(e.begin).Seconds()
+			h.since = e.Now.Sub(e.begin).Seconds()
 		}
 		h.Eviction = one
 		e.held[key] = h
-		if one.Hold.Until.After(e.now) {
+		if one.Hold.Until.After(e.Now) {
 			e.wake([]tracker.Key{key}, one.Hold.Until)
 		}
 	}
@@ -328,33 +328,33 @@ func (e *engine) evict(moment *evictions.Moment, key tracker.Key) {
 	if !leaves {
 		return
 	}
-	if len(one.Way.Paces) > 0 && !e.queue.Ask(e.now, key, ratelimit.LimitsOf(one.Way.Paces)) {
+	if len(one.Way.Paces) > 0 && !e.queue.Ask(e.Now, key, ratelimit.LimitsOf(one.Way.Paces)) {
 		delete(e.held, key)
 		return
 	}
 	if policy := e.trips(one.Way.Breakers); policy != nil {
-		e.queue.Leave(e.now, key, false)
-		moment.Tripped[policy.UID] = e.now
+		e.queue.Leave(e.Now, key, false)
+		moment.Tripped[policy.UID] = e.Now
 		e.evict(moment, key) // Another taint may evict the pod, by other policies.
 		return
 	}
-	e.queue.Leave(e.now, key, true)
+	e.queue.Leave(e.Now, key, true)
 	delete(e.held, key)
 	e.document.Left = append(e.document.Left, left{
-		podNameOf(&one), e.now.Sub(e.begin).Seconds(), because(&one.Because[0]), one.Policy, method(&one, e.now),
+		podNameOf(&one), e.Now.Sub(e.begin).Seconds(), because(&one.Because[0]), one.Policy, method(&one, e.Now),
 	})
 	for _, policy := range one.Way.Breakers {
-		e.breakers[policy.UID].gone = append(e.breakers[policy.UID].gone, e.now)
+		e.breakers[policy.UID].gone = append(e.breakers[policy.UID].gone, e.Now)
 	}
-	situation, _ := e.cluster.Tracker.Lookup(key)
-	for _, budget := range e.cluster.Tracker.Budgets(one.Namespace) {
+	situation, _ := e.Tracker.Lookup(key)
+	for _, budget := range e.Tracker.Budgets(one.Namespace) {
 		if budget.Guards(&situation.Pod) { // A deletion counts as well: one healthy pod less.
 			budget.Allowed, budget.ResourceVersion = max(budget.Allowed-1, 0), ""
-			e.cluster.Tracker.SetBudget(budget)
+			e.Tracker.SetBudget(budget)
 		}
 	}
 	e.teller.limits.Ledger.Leaving(key)
-	e.cluster.Tracker.DeletePod(key)
+	e.Tracker.DeletePod(key)
 }
 
 // trips returns the first of the policies whose breaker has no room, which trips; nil if all have.
@@ -365,8 +365,8 @@ func (e *engine) trips(policies []*eviction.Policy) *eviction.Policy {
 			b = &breaker{policy: policy}
 			e.breakers[policy.UID] = b
 		}
-		if b.room(e.cluster.Tracker.Live()) <= 0 {
-			b.tripped = e.now
+		if b.room(e.Tracker.Live()) <= 0 {
+			b.tripped = e.Now
 			return policy
 		}
 	}
@@ -376,13 +376,13 @@ func (e *engine) trips(policies []*eviction.Policy) *eviction.Policy {
 // finish records the pods that have not left, and what could not be read.
 func (e *engine) finish() {
 	d := &e.document
-	d.Missing = e.cluster.Missing()
+	d.Missing = e.Missing()
 	for _, h := range slices.SortedFunc(maps.Values(e.held), func(a, b held) int {
 		return cmp.Or(cmp.Compare(a.since, b.since), tracker.CompareKeys(a.Key, b.Key))
 	}) {
 		d.Held = append(d.Held, holding{podNameOf(&h.Eviction), h.since, h.State, h.Hold.Reason.Condition(), h.Hold.By, h.Hold.Why})
 	}
-	for _, one := range e.shown.List(e.now, &evictions.Filter{}) {
+	for _, one := range e.shown.List(e.Now, &evictions.Filter{}) {
 		if _, holds := e.held[one.Key]; !holds && one.State != evictions.Leaving {
 			d.Waiting = append(d.Waiting, waiting{podNameOf(&one), metav1.NewTime(one.At)})
 		}

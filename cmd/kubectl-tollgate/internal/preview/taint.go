@@ -210,7 +210,7 @@ func (t *taintRun) foretell(ctx context.Context, clients *cli.Clients, carriers 
 			return fmt.Errorf("write preview: %w", err)
 		}
 	}
-	if err := cli.WriteNotes(notes, "note: ", teller.cluster.Missing()); err != nil || published {
+	if err := cli.WriteNotes(notes, "note: ", teller.Missing()); err != nil || published {
 		return err
 	}
 	return teller.published(ctx, &t.target)

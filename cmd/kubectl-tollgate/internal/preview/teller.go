@@ -93,8 +93,9 @@ func Going(all []Preview) int {
 
 // Teller previews writes to a cluster.
 type Teller struct {
+	*state.Cluster
+
 	clients *cli.Clients
-	cluster *state.Cluster
 	view    *preview.View
 	limits  *preview.Limits
 	// controllers are the controllers of pods, as replicaset/web.
@@ -129,7 +130,7 @@ func NewTeller(ctx context.Context, clients *cli.Clients, now time.Time, wants s
 // advance. It does not know the controllers of pods.
 func TellerOf(cluster *state.Cluster) *Teller {
 	view, clk := cluster.View(), clusterClock{cluster}
-	return &Teller{cluster: cluster, view: view, limits: &preview.Limits{
+	return &Teller{Cluster: cluster, view: view, limits: &preview.Limits{
 		// Pods that have left already are not counted by the limits, but those of Ledger.Leaving.
 		View: view, Ledger: preview.NewLedger(view, clk), Clock: clk,
 		Approvals: func(context.Context) ([]v1alpha1.EvictionApproval, error) { return cluster.Approvals, nil },
@@ -139,35 +140,35 @@ func TellerOf(cluster *state.Cluster) *Teller {
 // tell returns the preview of a write with changes. But is why the write does not evict as it is,
 // empty if it does.
 func (t *Teller) tell(of, but string, changes []tracker.Change) Preview {
-	p := Preview{Of: of, But: but, Forecast: t.view.Forecast(t.cluster.Now, changes)}
+	p := Preview{Of: of, But: but, Forecast: t.view.Forecast(t.Now, changes)}
 	if but == "" {
 		back := slices.Clone(changes)
 		for i, change := range changes {
 			back[i].Before, back[i].After = change.After, change.Before
 		}
 		// The reverse forecast has the pods that do not have to leave after the write.
-		p.Ends = t.view.Forecast(t.cluster.Now, back).Pods
+		p.Ends = t.view.Forecast(t.Now, back).Pods
 	}
 	return p
 }
 
 // Node previews a change of the taints of a node, which has labels.
 func (t *Teller) Node(ctx context.Context, name string, labels map[string]string, old, taints []corev1.Taint) (Preview, error) {
-	changes := t.cluster.Tracker.IfNodeWas(tracker.Node{Name: name, Taints: old}, tracker.Node{Name: name, Taints: taints}, t.cluster.Now)
+	changes := t.Tracker.IfNodeWas(tracker.Node{Name: name, Taints: old}, tracker.Node{Name: name, Taints: taints}, t.Now)
 	was := taint.Node{Name: name, Labels: labels, Taints: old}
 	now := was
 	now.Taints = taints
 	change := taint.NodeChange{New: &now, Old: &was, User: &authenticationv1.UserInfo{}}
-	writes := t.cluster.Policies.Taints.Chosen(change, taint.NodeWrites(taints, old, t.cluster.Now), t.cluster.Now)
+	writes := t.Policies.Taints.Chosen(change, taint.NodeWrites(taints, old, t.Now), t.Now)
 	return t.judge(ctx, t.tell("node/"+name, "", changes), tracker.SourceNode, name, taint.Input{Writes: writes}, changes)
 }
 
 // Registration previews the taints of a TaintPolicy on the existing nodes.
 func (t *Teller) Registration(policy *v1alpha1.TaintPolicy) Preview {
 	set := taint.Compile([]v1alpha1.TaintPolicy{*policy})
-	changes, _ := t.view.Nodes(set.Kept, t.cluster.Now) // All nodes are known.
+	changes, _ := t.view.Nodes(set.Kept, t.Now) // All nodes are known.
 	but := ""
-	if !t.cluster.Tollgate.Installed { // Only Tollgate registers taints.
+	if !t.Tollgate.Installed { // Only Tollgate registers taints.
 		but = withTollgate
 	}
 	return t.tell("taintpolicy/"+policy.Name, but, changes)
@@ -179,9 +180,9 @@ const withTollgate = "with Tollgate in the cluster"
 // patchesNeed returns the condition under which ResourceSlicePatches evict, empty if it is met.
 func (t *Teller) patchesNeed() string {
 	switch {
-	case !t.cluster.Tollgate.Installed:
+	case !t.Tollgate.Installed:
 		return withTollgate
-	case t.cluster.Tollgate.Terms.Mode == configv1alpha1.EvictionObserve:
+	case t.Tollgate.Terms.Mode == configv1alpha1.EvictionObserve:
 		return "in another eviction mode than Observe"
 	default:
 		return ""
@@ -205,17 +206,17 @@ func (c clusterClock) Since(at time.Time) time.Duration { return c.Now().Sub(at)
 func (t *Teller) judge(
 	ctx context.Context, p Preview, kind tracker.SourceKind, name string, in taint.Input, changes []tracker.Change,
 ) (Preview, error) {
-	if !t.cluster.Tollgate.Installed {
+	if !t.Tollgate.Installed {
 		return p, nil
 	}
-	set := t.cluster.Policies.Taints
-	in.User, in.Now, in.Foreseen = &authenticationv1.UserInfo{}, t.cluster.Now, true
+	set := t.Policies.Taints
+	in.User, in.Now, in.Foreseen = &authenticationv1.UserInfo{}, t.Now, true
 	decision, err := set.Judge(ctx, in)
 	if err != nil {
 		return p, fmt.Errorf("judge %s by TaintPolicies: %w", p.Of, err)
 	}
 	write := &preview.Write{Carrier: tracker.Source{Kind: kind, Name: name}, Set: set, Input: in, DryRun: true}
-	verdict, err := t.limits.Judge(ctx, write, changes, t.cluster.Now)
+	verdict, err := t.limits.Judge(ctx, write, changes, t.Now)
 	if err != nil {
 		return p, fmt.Errorf("judge %s by the limits of TaintPolicies: %w", p.Of, err)
 	}
@@ -234,7 +235,7 @@ func (t *Teller) judge(
 // judgeRule is judge for a DeviceTaintRule that replaces the one with its name.
 func (t *Teller) judgeRule(ctx context.Context, p Preview, name string, spec *resourcev1.DeviceTaintRuleSpec, changes []tracker.Change) (Preview, error) {
 	change := &taint.RuleChange{New: spec}
-	if rule := t.cluster.Rule[name]; rule != nil {
+	if rule := t.Cluster.Rule[name]; rule != nil {
 		change.Old = &rule.Spec
 	}
 	return t.judge(ctx, p, tracker.SourceRule, name, taint.Input{Writes: change.Writes(), Rule: change}, changes)
@@ -243,8 +244,8 @@ func (t *Teller) judgeRule(ctx context.Context, p Preview, name string, spec *re
 // ruleFor returns the name of the existing rule with the same devices and key, else
 // placeholderName.
 func (t *Teller) ruleFor(spec *resourcev1.DeviceTaintRuleSpec) string {
-	for _, name := range slices.Sorted(maps.Keys(t.cluster.Rule)) {
-		is := &t.cluster.Rule[name].Spec
+	for _, name := range slices.Sorted(maps.Keys(t.Cluster.Rule)) {
+		is := &t.Cluster.Rule[name].Spec
 		if is.Taint.Key == spec.Taint.Key && equality.Semantic.DeepEqual(is.DeviceSelector, spec.DeviceSelector) {
 			return name
 		}

@@ -10,6 +10,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -29,13 +30,27 @@ func (c *Cluster) addPod(pod tracker.Pod) {
 	}
 }
 
+func (c *Cluster) addRule(object *unstructured.Unstructured) error {
+	rule, kept, err := informer.ReadRule(object)
+	if err != nil {
+		return err
+	}
+	if c.Rule == nil {
+		c.Rule = map[string]*resourcev1.DeviceTaintRule{}
+	}
+	rule.ManagedFields = nil // as in the output of kubectl
+	c.Tracker.SetRule(kept, c.Now)
+	c.Rule[rule.Name] = rule
+	return nil
+}
+
 // manifests reads objects of manifests into a cluster.
 type manifests struct {
 	*Cluster
 
 	keep    func(*corev1.Pod) tracker.Pod
 	pods    []tracker.Pod
-	budgets []*policyv1.PodDisruptionBudget
+	budgets []policyv1.PodDisruptionBudget
 	guards  []v1alpha1.PlacementPolicy
 	// ignored counts the objects of kinds that do not matter, and unbound the pods without a node.
 	ignored map[string]int
@@ -59,7 +74,8 @@ func FromManifests(objects []cli.Object, now time.Time) (*Cluster, error) {
 		}
 	}
 	for _, budget := range m.budgets {
-		m.Tracker.SetBudget(m.budgetOf(budget))
+		budget.Namespace = cmp.Or(budget.Namespace, metav1.NamespaceDefault)
+		m.Tracker.SetBudget(m.budgetOf(&budget))
 	}
 	m.complete(m.guards)
 	if m.unbound > 0 {
@@ -81,6 +97,11 @@ func into[T any](object *cli.Object, take func(*T)) error {
 	return err
 }
 
+// appendTo decodes an object and appends it to a list.
+func appendTo[T any](object *cli.Object, list *[]T) error {
+	return into(object, func(typed *T) { *list = append(*list, *typed) })
+}
+
 // add adds an object.
 func (m *manifests) add(object *cli.Object) error {
 	switch kind := object.GroupVersionKind().GroupKind().String(); kind {
@@ -91,33 +112,25 @@ func (m *manifests) add(object *cli.Object) error {
 	case "Pod":
 		return into(object, m.pod)
 	case "PodDisruptionBudget.policy":
-		return into(object, func(b *policyv1.PodDisruptionBudget) {
-			b.Namespace = cmp.Or(b.Namespace, metav1.NamespaceDefault)
-			m.budgets = append(m.budgets, b)
-		})
+		return appendTo(object, &m.budgets)
 	case "ResourceClaim.resource.k8s.io":
 		return into(object, func(c *resourcev1.ResourceClaim) { m.Tracker.SetClaim(tracker.ClaimOf(c)) })
 	case "ResourceSlice.resource.k8s.io":
 		return into(object, func(s *resourcev1.ResourceSlice) { m.Tracker.SetSlice(tracker.SliceOf(s), m.Now) })
 	case "DeviceTaintRule.resource.k8s.io":
-		rule, kept, err := informer.ReadRule(object.Unstructured)
-		if err != nil {
+		m.RuleVersion = "v1"
+		if err := m.addRule(object.Unstructured); err != nil {
 			return fmt.Errorf("read %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
-		if m.Rule == nil {
-			m.Rule = map[string]*resourcev1.DeviceTaintRule{}
-		}
-		m.Tracker.SetRule(kept, m.Now)
-		m.Rule[rule.Name], m.RuleVersion = rule, "v1"
 		return nil
 	case "EvictionPolicy.tollgate.dev":
-		return into(object, func(p *v1alpha1.EvictionPolicy) { m.EvictionPolicies = append(m.EvictionPolicies, *p) })
+		return appendTo(object, &m.EvictionPolicies)
 	case "TaintPolicy.tollgate.dev":
-		return into(object, func(p *v1alpha1.TaintPolicy) { m.TaintPolicies = append(m.TaintPolicies, *p) })
+		return appendTo(object, &m.TaintPolicies)
 	case "PlacementPolicy.tollgate.dev":
-		return into(object, func(p *v1alpha1.PlacementPolicy) { m.guards = append(m.guards, *p) })
+		return appendTo(object, &m.guards)
 	case "EvictionApproval.tollgate.dev":
-		return into(object, func(a *v1alpha1.EvictionApproval) { m.Approvals = append(m.Approvals, *a) })
+		return appendTo(object, &m.Approvals)
 	default:
 		m.ignored[kind]++
 		return nil

@@ -13,7 +13,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -74,9 +73,9 @@ func ServesPodGroups(ctx context.Context, clients *cli.Clients) (bool, error) {
 // reader reads a cluster. Its lists run concurrently and write to different fields.
 type reader struct {
 	*cli.Clients
+	*Cluster
 
 	wants       Wants
-	cluster     *Cluster
 	tolerations []v1alpha1.TolerationPolicy
 	placement   []v1alpha1.PlacementPolicy
 	gates       []v1alpha1.GatePolicy
@@ -115,7 +114,7 @@ func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants Wants)
 	if wants.Selection {
 		c.devices = sliceview.New()
 	}
-	r := &reader{Clients: clients, wants: wants, cluster: c}
+	r := &reader{Clients: clients, Cluster: c, wants: wants}
 	if err := r.all(ctx, r.lists()); err != nil {
 		return nil, err
 	}
@@ -150,7 +149,7 @@ func (c *Cluster) complete(placement []v1alpha1.PlacementPolicy) {
 
 // lists returns the lists of the wanted kinds.
 func (r *reader) lists() []*list {
-	c := r.cluster
+	c := r.Cluster
 	nodes := &list{resource: NodeResource, read: r.nodes}
 	if r.wants.Namespace != "" {
 		nodes.without = "which taints nodes have, and which pods leave because of them, is not known"
@@ -192,7 +191,7 @@ func custom[T any](r *reader, plural string, objects *[]T) *list {
 
 // all reads Tollgate's Lease and the lists concurrently.
 func (r *reader) all(ctx context.Context, lists []*list) error {
-	c := r.cluster
+	c := r.Cluster
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		c.Tollgate, err = ReadTollgate(ctx, r.Clients, r.wants.Lease, c.Now)
@@ -253,9 +252,9 @@ func each[T, L runtime.Object](ctx context.Context, r *reader, resource schema.G
 
 func (r *reader) nodes(ctx context.Context, _ string) error {
 	return each(ctx, r, NodeResource, "", r.Kubernetes.CoreV1().Nodes(), func(node *corev1.Node) {
-		r.cluster.addNode(node)
+		r.addNode(node)
 		if r.wants.Node != nil && r.wants.Node(node) {
-			r.cluster.Nodes = append(r.cluster.Nodes, node)
+			r.Nodes = append(r.Nodes, node)
 		}
 	})
 }
@@ -263,9 +262,9 @@ func (r *reader) nodes(ctx context.Context, _ string) error {
 func (r *reader) pods(ctx context.Context, namespace string) error {
 	keep := informer.KeepPods()
 	return each(ctx, r, PodResource, namespace, r.Kubernetes.CoreV1().Pods(namespace), func(pod *corev1.Pod) {
-		r.cluster.addPod(keep(pod))
+		r.addPod(keep(pod))
 		if r.wants.Pod != nil && r.wants.Pod(pod) {
-			r.cluster.Pods = append(r.cluster.Pods, pod)
+			r.Pods = append(r.Pods, pod)
 		}
 	})
 }
@@ -273,7 +272,7 @@ func (r *reader) pods(ctx context.Context, namespace string) error {
 // namespaces reads namespaces, or if that is forbidden, the one of the request.
 func (r *reader) namespaces(ctx context.Context, _ string) error {
 	client := r.Kubernetes.CoreV1().Namespaces()
-	take := func(namespace *corev1.Namespace) { r.cluster.namespaces[namespace.Name] = namespace.Labels }
+	take := func(namespace *corev1.Namespace) { r.Cluster.namespaces[namespace.Name] = namespace.Labels }
 	err := each(ctx, r, NamespaceResource, "", client, take)
 	if apierrors.IsForbidden(err) && r.wants.Namespace != "" {
 		if namespace, getErr := client.Get(ctx, r.wants.Namespace, metav1.GetOptions{}); getErr == nil {
@@ -286,7 +285,7 @@ func (r *reader) namespaces(ctx context.Context, _ string) error {
 
 func (r *reader) budgets(ctx context.Context, namespace string) error {
 	return each(ctx, r, BudgetResource, namespace, r.Kubernetes.PolicyV1().PodDisruptionBudgets(namespace), func(budget *policyv1.PodDisruptionBudget) {
-		r.cluster.Tracker.SetBudget(tracker.BudgetOf(budget))
+		r.Tracker.SetBudget(tracker.BudgetOf(budget))
 	})
 }
 
@@ -296,41 +295,32 @@ func (r *reader) claims(ctx context.Context, namespace string) error {
 	if err != nil {
 		return err
 	}
-	r.cluster.Tracker.SetPodGroups(groups)
+	r.Tracker.SetPodGroups(groups)
 	return each(ctx, r, ClaimResource, namespace, r.Kubernetes.ResourceV1().ResourceClaims(namespace), func(claim *resourcev1.ResourceClaim) {
-		r.cluster.Tracker.SetClaim(tracker.ClaimOf(claim))
+		r.Tracker.SetClaim(tracker.ClaimOf(claim))
 		if r.wants.Claim != nil && r.wants.Claim(claim) {
-			r.cluster.Claims = append(r.cluster.Claims, claim)
+			r.Claims = append(r.Claims, claim)
 		}
 	})
 }
 
 func (r *reader) resourceSlices(ctx context.Context, _ string) error {
 	return each(ctx, r, SliceResource, "", r.Kubernetes.ResourceV1().ResourceSlices(), func(slice *resourcev1.ResourceSlice) {
-		r.cluster.Tracker.SetSlice(tracker.SliceOf(slice), r.cluster.Now)
+		r.Tracker.SetSlice(tracker.SliceOf(slice), r.Now)
 		if r.wants.Selection {
 			slice.ManagedFields = nil // often half of the size
-			r.cluster.devices.SetSlice(slice)
+			r.devices.SetSlice(slice)
 		}
 	})
 }
 
 func (r *reader) deviceClasses(ctx context.Context, _ string) error {
-	return each(ctx, r, ClassResource, "", r.Kubernetes.ResourceV1().DeviceClasses(), r.cluster.devices.SetClass)
+	return each(ctx, r, ClassResource, "", r.Kubernetes.ResourceV1().DeviceClasses(), r.devices.SetClass)
 }
 
 // rules reads DeviceTaintRules in the served version.
 func (r *reader) rules(ctx context.Context, _ string) (err error) {
-	r.cluster.Rule = map[string]*resourcev1.DeviceTaintRule{}
-	r.cluster.RuleVersion, err = r.EachServed(ctx, informer.RuleResource, func(object *unstructured.Unstructured) error {
-		rule, kept, err := informer.ReadRule(object)
-		if err != nil {
-			return err
-		}
-		rule.ManagedFields = nil // as in the output of kubectl
-		r.cluster.Tracker.SetRule(kept, r.cluster.Now)
-		r.cluster.Rule[rule.Name] = rule
-		return nil
-	}, RuleVersions()...)
+	r.Rule = map[string]*resourcev1.DeviceTaintRule{}
+	r.RuleVersion, err = r.EachServed(ctx, informer.RuleResource, r.addRule, RuleVersions()...)
 	return err
 }
