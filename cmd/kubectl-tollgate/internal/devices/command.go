@@ -139,15 +139,19 @@ func sources(ctx context.Context, clients *cli.Clients, driver string) ([]state.
 	if err != nil {
 		return nil, err
 	}
+	claims := state.NewSource(clients, state.ClaimResource, clients.Kubernetes.ResourceV1().ResourceClaims(""), &resourcev1.ResourceClaim{})
+	return append(append(all, Published(clients, driver)...), claims), nil
+}
+
+// Published returns the sources of DeviceClasses and of ResourceSlices, those of a driver if it is not
+// empty.
+func Published(clients *cli.Clients, driver string) []state.Source {
 	client := clients.Kubernetes.ResourceV1()
 	ofSlices := state.NewSource(clients, state.SliceResource, client.ResourceSlices(), &resourcev1.ResourceSlice{})
 	if driver != "" {
 		ofSlices.FieldSelector = fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorDriver, driver).String()
 	}
-	return append(all,
-		state.NewSource(clients, state.ClassResource, client.DeviceClasses(), &resourcev1.DeviceClass{}), ofSlices,
-		state.NewSource(clients, state.ClaimResource, client.ResourceClaims(""), &resourcev1.ResourceClaim{}),
-	), nil
+	return []state.Source{state.NewSource(clients, state.ClassResource, client.DeviceClasses(), &resourcev1.DeviceClass{}), ofSlices}
 }
 
 // Add adds an object of a source.

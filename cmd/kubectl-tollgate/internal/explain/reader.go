@@ -119,11 +119,7 @@ func (r *reader) devices(ctx context.Context) error {
 		r.inventory.AddRule(rule, kept.Unsupported)
 	}
 	r.Classes = map[string]*resourcev1.DeviceClass{}
-	client := r.Kubernetes.ResourceV1()
-	for _, source := range []state.Source{
-		state.NewSource(r.Clients, state.ClassResource, client.DeviceClasses(), &resourcev1.DeviceClass{}),
-		state.NewSource(r.Clients, state.SliceResource, client.ResourceSlices(), &resourcev1.ResourceSlice{}),
-	} {
+	for _, source := range devices.Published(r.Clients, r.device.Driver) {
 		err := source.Each(ctx, r.Clients, "", func(object runtime.Object) error {
 			if class, ok := object.(*resourcev1.DeviceClass); ok {
 				r.Classes[class.Name] = class
