@@ -209,7 +209,7 @@ func (l *Log) Next(list []Eviction, lives func(tracker.Key) bool) []Eviction {
 		}
 		left = append(left, e)
 	}
-	slices.SortFunc(left, compare)
+	slices.SortFunc(left, Compare)
 	l.before = now
 	return append(left, changed...)
 }

@@ -100,8 +100,8 @@ type Hold struct {
 // None reports whether there is no hold.
 func (h *Hold) None() bool { return h.Reason == "" }
 
-// compare orders pods by when they leave.
-func compare(a, b Eviction) int {
+// Compare orders pods by when they leave.
+func Compare(a, b Eviction) int {
 	return cmp.Or(
 		cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)), a.At.Compare(b.At), tracker.CompareKeys(a.Key, b.Key),
 	)
@@ -170,7 +170,7 @@ func (c *Cluster) List(now time.Time, filter *Filter) []Eviction {
 			}
 		}
 	}
-	slices.SortFunc(list, compare)
+	slices.SortFunc(list, Compare)
 	return list
 }
 

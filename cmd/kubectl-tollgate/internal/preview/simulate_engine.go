@@ -283,9 +283,7 @@ func (e *engine) decide() {
 			due = append(due, one)
 		}
 	}
-	slices.SortFunc(due, func(a, b evictions.Eviction) int {
-		return cmp.Or(a.At.Compare(b.At), tracker.CompareKeys(a.Key, b.Key))
-	})
+	slices.SortFunc(due, evictions.Compare) // All are in the same state.
 	for i := range due {
 		e.evict(moment, due[i].Key)
 	}
