@@ -138,8 +138,7 @@ func (t *Teller) patched(ref tracker.PatchRef, selectors []device.Selector) effe
 func (t *Teller) selectors(ctx context.Context, patch *v1alpha1.ResourceSlicePatch) ([]device.Selector, error) {
 	filter := patch.Spec.Devices.Filter
 	if !slicepatch.Conditional(filter) {
-		names := slicepatch.NamesOf(filter)
-		selector, _ := device.SelectorOf(&names)
+		selector, _ := device.SelectorOf(new(slicepatch.NamesOf(filter)))
 		return []device.Selector{selector}, nil
 	}
 	ids, err := t.Selected(ctx, patch)

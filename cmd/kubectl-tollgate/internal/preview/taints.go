@@ -167,24 +167,35 @@ func (t *Target) Empty() bool {
 // Conditional reports whether the target has a class or selectors.
 func (t *Target) Conditional() bool { return t.Class != "" || len(t.Selectors) > 0 }
 
-// String returns the target for messages: gpu.example.com/node-7/gpu-0, with * for all, and class
-// and expressions in parentheses.
-func (t *Target) String() string {
-	names := strings.TrimRight(cmp.Or(t.Driver, "*")+"/"+cmp.Or(t.Pool, "*")+"/"+cmp.Or(t.Device, "*"), "*/")
-	conditions := t.Selectors
-	if t.Class != "" {
-		conditions = append([]string{"class " + t.Class}, conditions...)
+// String returns the target for messages.
+func (t *Target) String() string { return devicesOf(t.Filter()) }
+
+// devicesOf returns the devices of a filter for messages: gpu.example.com/node-7/gpu-0, with * for all,
+// and class and expressions in parentheses.
+func devicesOf(filter *v1alpha1.DevicePatchFilter) string {
+	var names []string
+	for _, name := range []*string{filter.Driver, filter.Pool, filter.Device} {
+		names = append(names, cmp.Or(ptr.Deref(name, ""), "*"))
 	}
-	if len(conditions) == 0 {
-		return names
+	text := strings.TrimRight(strings.Join(names, "/"), "*/")
+	var conditions []string
+	if class := ptr.Deref(filter.DeviceClassName, ""); class != "" {
+		conditions = append(conditions, "class "+class)
 	}
-	return strings.TrimSpace(names + " (" + strings.Join(conditions, ", ") + ")")
+	for _, selector := range filter.Selectors {
+		if selector.CEL != nil {
+			conditions = append(conditions, selector.CEL.Expression)
+		}
+	}
+	if len(conditions) > 0 {
+		text = strings.TrimSpace(text + " (" + strings.Join(conditions, ", ") + ")")
+	}
+	return text
 }
 
 // DeviceSelector returns the selector of a DeviceTaintRule for the names.
 func (t *Target) DeviceSelector() *resourcev1.DeviceTaintSelector {
-	names := slicepatch.NamesOf(t.Filter())
-	return &names
+	return new(slicepatch.NamesOf(t.Filter()))
 }
 
 // RuleSpec returns the spec of the DeviceTaintRule that gives a taint to the names.
@@ -218,18 +229,4 @@ func (t *Target) patch(meta metav1.ObjectMeta, taints ...Taint) *v1alpha1.Resour
 		patch.Spec.Devices.Taints = append(patch.Spec.Devices.Taints, v1alpha1.PatchedTaint(taint))
 	}
 	return patch
-}
-
-// targetOf returns the target of a filter.
-func targetOf(filter *v1alpha1.DevicePatchFilter) *Target {
-	target := &Target{
-		Driver: ptr.Deref(filter.Driver, ""), Pool: ptr.Deref(filter.Pool, ""), Device: ptr.Deref(filter.Device, ""),
-		Class: ptr.Deref(filter.DeviceClassName, ""),
-	}
-	for _, selector := range filter.Selectors {
-		if selector.CEL != nil {
-			target.Selectors = append(target.Selectors, selector.CEL.Expression)
-		}
-	}
-	return target
 }

@@ -136,7 +136,7 @@ func bearers(ctx context.Context, clients *cli.Clients) ([]*bearer, error) {
 func (b *bearer) origin() string {
 	devices, remedy := "all devices", ": kubectl delete "+b.String()
 	if b.filter != nil {
-		devices = targetOf(b.filter).String()
+		devices = devicesOf(b.filter)
 	}
 	if b.removable {
 		remedy = ", by taint device: untaint the same devices"
