@@ -252,22 +252,20 @@ func shown(args []string) []string {
 // limited is a buffer that drops what exceeds a size, and says so. It is not safe for concurrent use.
 type limited struct {
 	text strings.Builder
+	// left is the size that is left, negative after it is exceeded.
 	left int
-	cut  bool
 }
 
 // Write implements io.Writer.
 func (l *limited) Write(text []byte) (int, error) {
-	kept := text[:min(len(text), l.left)]
-	l.cut = l.cut || len(kept) < len(text)
-	l.left -= len(kept)
-	l.text.Write(kept)
+	l.text.Write(text[:max(min(len(text), l.left), 0)])
+	l.left -= len(text)
 	return len(text), nil
 }
 
 // String returns the text.
 func (l *limited) String() string {
-	if l.cut {
+	if l.left < 0 {
 		return l.text.String() + "\n... the output is longer\n"
 	}
 	return l.text.String()
