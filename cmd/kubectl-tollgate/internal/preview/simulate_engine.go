@@ -210,9 +210,7 @@ func (e *engine) applyDevices(ctx context.Context, s *step, done *stepDone) erro
 			Spec:       s.target.RuleSpec(taint),
 		}
 		e.wake(e.Tracker.SetRule(tracker.RuleOf(rule), e.Now), e.Now)
-		if e.Rule != nil {
-			e.Rule[name] = rule
-		}
+		e.Rule[name] = rule
 	}
 	return nil
 }

@@ -217,15 +217,29 @@ func TestTheLimitOfATaintPolicyIsForced(t *testing.T) {
 	require.Contains(t, out, "2 pods leave, the last at +0s.\n")
 }
 
+// usedDevice is a node with a pod that uses a device, and tolerates its taints for a minute.
+var usedDevice = oneNode + "---\n{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: d.example.com, nodeName: n1, pool: {name: n1, resourceSliceCount: 1}, devices: [{name: gpu-0}]}}\n" +
+	"---\n{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c, namespace: default}, status: {allocation: {devices: {results: [{request: r, driver: d.example.com, pool: n1, device: gpu-0, tolerations: [{operator: Exists, effect: NoExecute, tolerationSeconds: 60}]}]}}, reservedFor: [{resource: pods, name: a, uid: Pod//a}]}}\n" +
+	podOf("a", "web", ", resourceClaims: [{name: c, resourceClaimName: c}]")
+
 func TestTaintsOfDevicesComeAndGo(t *testing.T) {
 	t.Parallel()
-	device := oneNode + "---\n{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: s}, spec: {driver: d.example.com, nodeName: n1, pool: {name: n1, resourceSliceCount: 1}, devices: [{name: gpu-0}]}}\n" +
-		"---\n{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: c, namespace: default}, status: {allocation: {devices: {results: [{request: r, driver: d.example.com, pool: n1, device: gpu-0, tolerations: [{operator: Exists, effect: NoExecute, tolerationSeconds: 60}]}]}}, reservedFor: [{resource: pods, name: a, uid: Pod//a}]}}\n" +
-		podOf("a", "web", ", resourceClaims: [{name: c, resourceClaimName: c}]")
-	gone, _, _ := plays(t, device, "0s device d.example.com/n1/gpu-0 broken:NoExecute")
+	gone, _, _ := plays(t, usedDevice, "0s device d.example.com/n1/gpu-0 broken:NoExecute")
 	require.Equal(t, map[string]float64{"a": 61}, gone)
-	gone, _, _ = plays(t, device, "0s device d.example.com/n1 broken:NoExecute", "30s device d.example.com/n1 broken-")
+	gone, _, _ = plays(t, usedDevice, "0s device d.example.com/n1 broken:NoExecute", "30s device d.example.com/n1 broken-")
 	require.Empty(t, gone)
+}
+
+func TestAStepThatChangesATaintOfDevicesIsJudgedAsAChange(t *testing.T) {
+	t.Parallel()
+	limited := usedDevice + "---\n{apiVersion: tollgate.dev/v1alpha1, kind: TaintPolicy, metadata: {name: looks}, spec: {taints: [{target: Device, key: \"*\"}], limits: {requirePreview: true}}}\n"
+	gone, _, d := plays(t, limited, "0s device d.example.com/n1/gpu-0 broken:NoExecute")
+	require.Empty(t, gone)
+	require.Len(t, d.Steps[0].Refused, 1)
+	require.Contains(t, d.Steps[0].Refused[0], "write it with effect None")
+	gone, _, d = plays(t, limited, "0s device d.example.com/n1/gpu-0 broken:None", "10s device d.example.com/n1/gpu-0 broken:NoExecute")
+	require.Empty(t, d.Steps[1].Refused)
+	require.Equal(t, map[string]float64{"a": 71}, gone)
 }
 
 func TestNamesWhatIsWrongWithAStep(t *testing.T) {

@@ -35,9 +35,6 @@ func (c *Cluster) addRule(object *unstructured.Unstructured) error {
 	if err != nil {
 		return err
 	}
-	if c.Rule == nil {
-		c.Rule = map[string]*resourcev1.DeviceTaintRule{}
-	}
 	rule.ManagedFields = nil // as in the output of kubectl
 	c.Tracker.SetRule(kept, c.Now)
 	c.Rule[rule.Name] = rule

@@ -134,7 +134,8 @@ func Read(ctx context.Context, clients *cli.Clients, now time.Time, wants Wants)
 // newCluster returns a snapshot at now without objects.
 func newCluster(now time.Time) *Cluster {
 	return &Cluster{
-		Now: now, Tracker: tracker.New(), Policies: policyset.None(), namespaces: map[string]labels.Set{}, reads: map[string]outcome{},
+		Now: now, Tracker: tracker.New(), Policies: policyset.None(),
+		Rule: map[string]*resourcev1.DeviceTaintRule{}, namespaces: map[string]labels.Set{}, reads: map[string]outcome{},
 	}
 }
 
@@ -320,7 +321,6 @@ func (r *reader) deviceClasses(ctx context.Context, _ string) error {
 
 // rules reads DeviceTaintRules in the served version.
 func (r *reader) rules(ctx context.Context, _ string) (err error) {
-	r.Rule = map[string]*resourcev1.DeviceTaintRule{}
 	r.RuleVersion, err = r.EachServed(ctx, informer.RuleResource, r.addRule, RuleVersions()...)
 	return err
 }
