@@ -29,7 +29,7 @@ func (e *Evictor) act(ctx context.Context, goal *target, pass checks.Pass, held 
 	key := goal.pod.Key
 	how, done, err := e.request(ctx, goal, pass)
 	if done.Answer != nil {
-		e.PodsChanged(e.Tracker.RefreshPod(tracker.PodOf(done.Answer)))
+		e.PodsChanged(e.tracker.RefreshPod(tracker.PodOf(done.Answer)))
 	}
 	switch failure := act.Classify(err); {
 	case failure.Blocked():
@@ -46,7 +46,7 @@ func (e *Evictor) act(ctx context.Context, goal *target, pass checks.Pass, held 
 	case act.Evicted:
 		e.evicted(ctx, goal, how)
 	case act.Terminating:
-		e.overtaken(ctx, key, act.Terminating, e.Tracker.SetTerminating)
+		e.overtaken(ctx, key, act.Terminating, e.tracker.SetTerminating)
 	case act.Gone:
 		if err := e.reread(ctx, key, true); err != nil {
 			e.failed(ctx, key, done, err)
@@ -54,7 +54,7 @@ func (e *Evictor) act(ctx context.Context, goal *target, pass checks.Pass, held 
 		}
 	case act.Unfinished:
 	}
-	e.PodsChanged(e.state.recover(e.Local.Now()))
+	e.PodsChanged(e.state.recover(e.local.Now()))
 	return false, nil
 }
 
@@ -80,7 +80,7 @@ func (e *Evictor) order(goal *target) act.Order {
 		// The lease may have been lost since the attempt began, or the machine suspended (INV-3, INV-6).
 		Holds: func() error {
 			switch {
-			case !e.Leads():
+			case !e.options.Leads():
 				return errNotLeading
 			case !e.confirm.Recent(goal.cause.Taint.Source.Named()):
 				return errOutdated
@@ -89,7 +89,7 @@ func (e *Evictor) order(goal *target) act.Order {
 		},
 	}
 	if what.Method == act.Evict || what.Mark == v1alpha1.EvictionMarkByEvictionAPI {
-		what.Guarded = slices.ContainsFunc(e.Tracker.Budgets(goal.pod.Namespace), func(budget tracker.Budget) bool { return budget.Guards(&goal.pod) })
+		what.Guarded = slices.ContainsFunc(e.tracker.Budgets(goal.pod.Namespace), func(budget tracker.Budget) bool { return budget.Guards(&goal.pod) })
 	}
 	return what
 }
@@ -150,7 +150,7 @@ func (e *Evictor) blocked(ctx context.Context, goal *target, done act.Attempt, e
 		hold := checks.NewHold(checks.Budget, reason.Treatment.Policy)
 		hold.Again = wait
 		if end, ending := reason.patience(); ending {
-			hold.Again = min(wait, max(end.Sub(e.Clock.Now()), time.Millisecond))
+			hold.Again = min(wait, max(end.Sub(e.clock.Now()), time.Millisecond))
 		}
 		held[reason.Origin()] = hold
 		traceHold(ctx, reason, hold)
@@ -161,14 +161,14 @@ func (e *Evictor) blocked(ctx context.Context, goal *target, done act.Attempt, e
 func (e *Evictor) evicted(ctx context.Context, goal *target, how act.Method) {
 	key := goal.pod.Key
 	source := goal.cause.Taint.Source
-	now := e.Clock.Now()
+	now := e.clock.Now()
 	late := now.Sub(goal.cause.At)
 	traceResult(ctx, string(act.Evicted))
-	if _, _, ok := e.state.close(key, act.Evicted, e.Tracker.SetTerminating); !ok {
+	if _, _, ok := e.state.close(key, act.Evicted, e.tracker.SetTerminating); !ok {
 		return
 	}
-	e.Metrics.ended(source.Kind, how, act.Evicted, late)
-	e.announce.evicted(goal, how, e.Tracker.UIDOf(goal.cause.Taint.Author()))
+	e.metrics.ended(source.Kind, how, act.Evicted, late)
+	e.announce.evicted(goal, how, e.tracker.UIDOf(goal.cause.Taint.Author()))
 	e.fit.SawEviction()
 	e.watchLoops(ctx, goal, now)
 	logr.FromContextOrDiscard(ctx).Info("evicted pod", "pod", key.String(), "uid", key.UID, "node", goal.pod.NodeName, "method", how,
@@ -180,7 +180,7 @@ func (e *Evictor) evicted(ctx context.Context, goal *target, how act.Method) {
 func (e *Evictor) failed(ctx context.Context, key tracker.Key, done act.Attempt, err error) pendingEviction {
 	failure := act.Classify(err)
 	traceFailure(ctx, failure)
-	e.Metrics.retries.WithLabelValues(string(failure)).Inc()
+	e.metrics.retries.WithLabelValues(string(failure)).Inc()
 	now := e.state.fail(key, failure, done)
 	if !failure.Blocked() {
 		e.state.free(key, true)
@@ -206,17 +206,17 @@ var errFound = errors.New("pod was not found by one request and found by the nex
 // found twice is gone: a proxy in front of the API server may answer a single 404, and a pod that
 // counts as gone is not processed again.
 func (e *Evictor) reread(ctx context.Context, key tracker.Key, notFound bool) error {
-	pod, err := e.Client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	pod, err := e.options.Client.CoreV1().Pods(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
 	switch isGone := act.Classify(err) == act.NotFound; {
 	case isGone && !notFound:
 		return e.reread(ctx, key, true)
 	case isGone, err == nil && pod.UID != key.UID:
-		e.overtaken(ctx, key, act.Gone, func(key tracker.Key) { e.Tracker.DeletePod(key) })
+		e.overtaken(ctx, key, act.Gone, func(key tracker.Key) { e.tracker.DeletePod(key) })
 		return nil
 	case err != nil:
 		return fmt.Errorf("read pod: %w", err)
 	}
-	e.PodsChanged(e.Tracker.RefreshPod(tracker.PodOf(pod)))
+	e.PodsChanged(e.tracker.RefreshPod(tracker.PodOf(pod)))
 	if notFound {
 		return act.NewConflict(key.Name, errFound)
 	}

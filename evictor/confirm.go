@@ -29,8 +29,7 @@ var errReplaced = errors.New("object changed while it was read")
 // The watch may be faster than an answer. An answer updates only the object with its UID: it does
 // not restore a deleted object (NE-14), and does not delete a recreated one (G14).
 type confirmer struct {
-	*Options
-
+	options  *Options
 	carriers map[tracker.SourceKind]carrier
 	// patience is the maximum age of an answer to a request of the same attempt. With MaxAge
 	// instead, a slow API server would delay every eviction.
@@ -43,7 +42,7 @@ type confirmer struct {
 }
 
 func newConfirmer(o *Options) *confirmer {
-	return &confirmer{Options: o, carriers: carriersOf(o), patience: max(o.MaxAge, o.AttemptTimeout), read: map[tracker.Source]reading{}}
+	return &confirmer{options: o, carriers: carriersOf(o), patience: max(o.MaxAge, o.AttemptTimeout), read: map[tracker.Source]reading{}}
 }
 
 // reading is an answer about an object.
@@ -67,7 +66,7 @@ type freshness struct {
 // Confirm reads an object, which is named without its UID, unless the last answer is new enough. It
 // returns the pods that the answer concerns, also with an error.
 func (c *confirmer) Confirm(ctx context.Context, object tracker.Source, wanted freshness) ([]tracker.Key, error) {
-	if c.fresh(object, c.MaxAge, wanted) {
+	if c.fresh(object, c.options.MaxAge, wanted) {
 		return nil, nil
 	}
 	var keys []tracker.Key
@@ -77,7 +76,7 @@ func (c *confirmer) Confirm(ctx context.Context, object tracker.Source, wanted f
 		switch {
 		case err != nil:
 			return keys, fmt.Errorf("confirm %s: %w", object.Kind, err)
-		case c.Tracker.UIDOf(object) == "" || c.fresh(object, c.patience, wanted):
+		case c.options.Tracker.UIDOf(object) == "" || c.fresh(object, c.patience, wanted):
 			return keys, nil
 		}
 	}
@@ -86,11 +85,11 @@ func (c *confirmer) Confirm(ctx context.Context, object tracker.Source, wanted f
 }
 
 func (c *confirmer) load(ctx context.Context, object tracker.Source, wanted freshness) ([]tracker.Key, error) {
-	if c.fresh(object, c.MaxAge, wanted) {
+	if c.fresh(object, c.options.MaxAge, wanted) {
 		return nil, nil
 	}
-	uid, before := c.Tracker.UIDOf(object), c.Tracker.VersionOf(object)
-	asked := instantOf(c.Local.Now())
+	uid, before := c.options.Tracker.UIDOf(object), c.options.Tracker.VersionOf(object)
+	asked := instantOf(c.options.Local.Now())
 	found, err := c.carriers[object.Kind].read(ctx, object.Name)
 	if act.Classify(err) == act.NotFound { // A proxy may answer a single 404.
 		found, err = c.carriers[object.Kind].read(ctx, object.Name)
@@ -108,7 +107,7 @@ func (c *confirmer) load(ctx context.Context, object tracker.Source, wanted fres
 // request, and uid the UID that the tracker had for the name then. It returns the pods that the node
 // concerns.
 func (c *confirmer) SawNode(node *corev1.Node, uid types.UID, asked instant) []tracker.Key {
-	return c.saw(tracker.Source{Kind: tracker.SourceNode, Name: node.Name}, nodeAnswer(c.Tracker, node), uid, "", asked)
+	return c.saw(tracker.Source{Kind: tracker.SourceNode, Name: node.Name}, nodeAnswer(c.options.Tracker, node), uid, "", asked)
 }
 
 // saw updates the tracker with an object that the API server returned. asked is the time of the
@@ -118,9 +117,9 @@ func (c *confirmer) saw(object tracker.Source, found answer, uid types.UID, befo
 	if found.uid != uid {
 		keys = c.gone(object, uid)
 	}
-	now := c.Clock.Now()
+	now := c.options.Clock.Now()
 	keys = append(keys, found.refresh(before, now)...)
-	_, took := elapsed(asked, instantOf(c.Local.Now()))
+	_, took := elapsed(asked, instantOf(c.options.Local.Now()))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.read[object] = reading{uid: found.uid, asked: asked, server: now.Add(-took)}
@@ -140,8 +139,8 @@ func (c *confirmer) gone(object tracker.Source, uid types.UID) []tracker.Key {
 // fresh reports whether the tracked object with a name was read at most age ago, and late enough for
 // a need.
 func (c *confirmer) fresh(object tracker.Source, age time.Duration, wanted freshness) bool {
-	uid := c.Tracker.UIDOf(object)
-	now := instantOf(c.Local.Now())
+	uid := c.options.Tracker.UIDOf(object)
+	now := instantOf(c.options.Local.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, ok := c.read[object]
@@ -157,7 +156,7 @@ func (c *confirmer) Recent(object tracker.Source) bool {
 
 // Sweep removes answers that are too old to be used.
 func (c *confirmer) Sweep() {
-	now := instantOf(c.Local.Now())
+	now := instantOf(c.options.Local.Now())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for object, last := range c.read {

@@ -22,7 +22,7 @@ func quietConfirmer() *confirmer {
 		Source: Source{Tracker: tracker.New()}, Requests: Requests{Client: fake.NewClientset(), MaxAge: DefaultMaxAge},
 		Lease: Lease{AttemptTimeout: attemptTimeout}, Clocks: Clocks{Clock: clk, Local: clk},
 	})
-	c.Tracker.SetNode(tracker.NodeOf(readNode()), noon)
+	c.options.Tracker.SetNode(tracker.NodeOf(readNode()), noon)
 	return c
 }
 
@@ -31,7 +31,7 @@ var nodeN, nodeM = tracker.Source{Kind: tracker.SourceNode, Name: "n"}, tracker.
 
 // saw has a confirmer take in that node.
 func saw(c *confirmer, asked instant) {
-	c.saw(nodeN, nodeAnswer(c.Tracker, readNode()), "u", "", asked)
+	c.saw(nodeN, nodeAnswer(c.options.Tracker, readNode()), "u", "", asked)
 }
 
 func readNode() *corev1.Node {
@@ -55,11 +55,11 @@ func TestConfirmerFresh(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
-			require.False(t, c.fresh(nodeN, c.MaxAge, freshness{}))
+			require.False(t, c.fresh(nodeN, c.options.MaxAge, freshness{}))
 			saw(c, instantOf(noon.Add(-test.age)))
-			require.Equal(t, test.fresh, c.fresh(nodeN, c.MaxAge, freshness{}))
+			require.Equal(t, test.fresh, c.fresh(nodeN, c.options.MaxAge, freshness{}))
 			require.Equal(t, test.kept, c.Recent(nodeN))
-			require.False(t, c.fresh(nodeM, c.MaxAge, freshness{}))
+			require.False(t, c.fresh(nodeM, c.options.MaxAge, freshness{}))
 			c.Sweep()
 			require.Equal(t, test.kept, c.Recent(nodeN))
 		})
@@ -69,7 +69,7 @@ func TestConfirmerFresh(t *testing.T) {
 		t.Parallel()
 		c := quietConfirmer()
 		saw(c, instant{monotonic: noon, wall: noon.Add(-30 * time.Minute)})
-		require.False(t, c.fresh(nodeN, c.MaxAge, freshness{}))
+		require.False(t, c.fresh(nodeN, c.options.MaxAge, freshness{}))
 		c.Sweep()
 		require.Empty(t, c.read)
 	})
@@ -78,9 +78,9 @@ func TestConfirmerFresh(t *testing.T) {
 		t.Parallel()
 		c := quietConfirmer()
 		saw(c, instantOf(noon))
-		require.True(t, c.fresh(nodeN, c.MaxAge, freshness{}))
-		c.Tracker.SetNode(tracker.Node{Name: "n", UID: "another", ResourceVersion: "2"}, noon)
-		require.False(t, c.fresh(nodeN, c.MaxAge, freshness{}))
+		require.True(t, c.fresh(nodeN, c.options.MaxAge, freshness{}))
+		c.options.Tracker.SetNode(tracker.Node{Name: "n", UID: "another", ResourceVersion: "2"}, noon)
+		require.False(t, c.fresh(nodeN, c.options.MaxAge, freshness{}))
 	})
 
 	t.Run("G03 a node that is not there any more was not read just now, whatever a lagging watch brings back", func(t *testing.T) {
@@ -88,8 +88,8 @@ func TestConfirmerFresh(t *testing.T) {
 		c := quietConfirmer()
 		saw(c, instantOf(noon))
 		c.gone(nodeN, "u")
-		c.Tracker.SetNode(tracker.NodeOf(readNode()), noon)
-		require.False(t, c.fresh(nodeN, c.MaxAge, freshness{}))
+		c.options.Tracker.SetNode(tracker.NodeOf(readNode()), noon)
+		require.False(t, c.fresh(nodeN, c.options.MaxAge, freshness{}))
 	})
 }
 
@@ -106,23 +106,23 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 	}{
 		tracker.SourceSlice: {
 			func(c *confirmer, uid types.UID) {
-				c.Tracker.SetSlice(tracker.Slice{Name: "o", UID: uid, ResourceVersion: "1", Driver: "d", Pool: "p"}, noon)
+				c.options.Tracker.SetSlice(tracker.Slice{Name: "o", UID: uid, ResourceVersion: "1", Driver: "d", Pool: "p"}, noon)
 			},
 			func(c *confirmer, uid types.UID) answer {
 				slice := tracker.Slice{Name: "o", UID: uid, ResourceVersion: "2", Driver: "d", Pool: "p", Devices: []tracker.Device{{Name: "gpu-0", Taints: []resourcev1.DeviceTaint{taint}}}}
 				return answer{uid: uid, refresh: func(before string, now time.Time) []tracker.Key {
-					return c.Tracker.RefreshSlice(slice, before, now)
+					return c.options.Tracker.RefreshSlice(slice, before, now)
 				}}
 			},
 		},
 		tracker.SourceRule: {
 			func(c *confirmer, uid types.UID) {
-				c.Tracker.SetRule(tracker.Rule{Name: "o", UID: uid, ResourceVersion: "1", Taint: taint}, noon)
+				c.options.Tracker.SetRule(tracker.Rule{Name: "o", UID: uid, ResourceVersion: "1", Taint: taint}, noon)
 			},
 			func(c *confirmer, uid types.UID) answer {
 				rule := tracker.Rule{Name: "o", UID: uid, ResourceVersion: "2", Taint: taint, Selects: true}
 				return answer{uid: uid, refresh: func(before string, now time.Time) []tracker.Key {
-					return c.Tracker.RefreshRule(rule, before, now)
+					return c.options.Tracker.RefreshRule(rule, before, now)
 				}}
 			},
 		},
@@ -133,12 +133,12 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
 			test.set(c, "u")
-			require.False(t, c.fresh(object, c.MaxAge, freshness{}))
+			require.False(t, c.fresh(object, c.options.MaxAge, freshness{}))
 			c.saw(object, test.answered(c, "u"), "u", "", instantOf(noon))
-			require.True(t, c.fresh(object, c.MaxAge, freshness{}))
-			require.Len(t, c.Tracker.DeviceTaints(device.ID{Driver: "d", Pool: "p", Name: "gpu-0"}), 1, "what was read is taken in")
+			require.True(t, c.fresh(object, c.options.MaxAge, freshness{}))
+			require.Len(t, c.options.Tracker.DeviceTaints(device.ID{Driver: "d", Pool: "p", Name: "gpu-0"}), 1, "what was read is taken in")
 			c.saw(object, test.answered(c, "u"), "u", "", instantOf(noon.Add(-DefaultMaxAge-1)))
-			require.False(t, c.fresh(object, c.MaxAge, freshness{}))
+			require.False(t, c.fresh(object, c.options.MaxAge, freshness{}))
 			c.saw(object, test.answered(c, "u"), "u", "", instantOf(noon.Add(-attemptTimeout-1)))
 			c.Sweep()
 			require.Empty(t, c.read)
@@ -149,9 +149,9 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			c := quietConfirmer()
 			test.set(c, "u")
 			c.saw(object, test.answered(c, "another"), "u", "", instantOf(noon))
-			require.Empty(t, c.Tracker.UIDOf(object))
+			require.Empty(t, c.options.Tracker.UIDOf(object))
 			test.set(c, "another")
-			require.True(t, c.fresh(object, c.MaxAge, freshness{}))
+			require.True(t, c.fresh(object, c.options.MaxAge, freshness{}))
 		})
 
 		t.Run("G14 a "+string(kind)+" that is not found is forgotten unless it was created anew", func(t *testing.T) {
@@ -159,17 +159,17 @@ func TestConfirmerOfEveryKind(t *testing.T) {
 			c := quietConfirmer()
 			test.set(c, "another")
 			c.gone(object, "u")
-			require.EqualValues(t, "another", c.Tracker.UIDOf(object))
+			require.EqualValues(t, "another", c.options.Tracker.UIDOf(object))
 			c.gone(object, "another")
-			require.Empty(t, c.Tracker.UIDOf(object))
+			require.Empty(t, c.options.Tracker.UIDOf(object))
 		})
 
 		t.Run("G14 a node of the same name is another object than a "+string(kind), func(t *testing.T) {
 			t.Parallel()
 			c := quietConfirmer()
 			test.set(c, "u")
-			c.saw(tracker.Source{Kind: tracker.SourceNode, Name: "o"}, nodeAnswer(c.Tracker, readNode()), "u", "", instantOf(noon))
-			require.False(t, c.fresh(object, c.MaxAge, freshness{}))
+			c.saw(tracker.Source{Kind: tracker.SourceNode, Name: "o"}, nodeAnswer(c.options.Tracker, readNode()), "u", "", instantOf(noon))
+			require.False(t, c.fresh(object, c.options.MaxAge, freshness{}))
 		})
 	}
 }

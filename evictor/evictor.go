@@ -119,8 +119,11 @@ type Listeners struct {
 // Evictor evicts pods that may not stay on their nodes or with their devices. It runs only while
 // this replica leads.
 type Evictor struct {
-	Options
-
+	options  Options
+	tracker  *tracker.Tracker
+	clock    clock.PassiveClock
+	local    clock.WithTicker
+	metrics  *Metrics
 	effector act.Effector
 	requests *act.Requests
 	state    *state
@@ -152,7 +155,8 @@ func New(options Options) *Evictor {
 	options.Rules.Window = options.Mode == ModeWindow
 	requests := act.New(options.Client, options.Clock, options.Leads)
 	e := &Evictor{
-		Options: options, effector: requests, requests: requests,
+		options: options, tracker: options.Tracker, clock: options.Clock, local: options.Local, metrics: options.Metrics,
+		effector: requests, requests: requests,
 		announce: &announcer{
 			Events: options.Events, metrics: options.Metrics, clock: options.Local,
 			rate: rate.NewLimiter(eventRate, eventBurst), holds: rate.NewLimiter(eventRate, eventBurst),
@@ -165,15 +169,15 @@ func New(options Options) *Evictor {
 		loops:    checks.NewLoops(),
 	}
 	e.state = newState(e.authorsChanged, func(author tracker.Source) bool {
-		return e.Tracker.UIDOf(author) == author.UID
+		return e.tracker.UIDOf(author) == author.UID
 	}, options.Local.Now)
 	e.standing = checks.Standing(checks.Cluster{
 		Tracker: options.Tracker, NodesDown: &e.disruption, Loops: e.loops, Window: options.Mode == ModeWindow, Observe: e.observeNodes,
 	})
 	budgets := checks.NewBudgets(checks.BudgetOptions{Of: options.Tracker.Budgets, Pending: e.state.isPending, Wake: e.PodsChanged})
 	e.granting = checks.List{checks.Rate(e.rates), budgets.Ask, options.Breaker}
-	e.Metrics.evictor.Store(e)
-	e.confirm = newConfirmer(&e.Options)
+	e.metrics.evictor.Store(e)
+	e.confirm = newConfirmer(&e.options)
 	e.newQueues()
 	return e
 }

@@ -23,10 +23,10 @@ const loopReason = "EvictionLoop"
 // because of that are held (J03). It must not be called before the first list of nodes is complete:
 // a list that begins with a node that is down would look like an outage.
 func (e *Evictor) observeNodes(now time.Time) {
-	nodes, down := e.Tracker.NodesDown()
+	nodes, down := e.tracker.NodesDown()
 	if e.disruption.Observe(now, nodes, down) {
 		// Holds end, and the times of taints start again.
-		e.PodsChanged(e.Tracker.Exposed())
+		e.PodsChanged(e.tracker.Exposed())
 	}
 }
 
@@ -37,8 +37,8 @@ const earlierElsewhere = 2 * time.Second
 
 // checkFit checks whether the mode fits the cluster, and reports a change.
 func (e *Evictor) checkFit(ctx context.Context) {
-	now := e.Clock.Now()
-	if local := e.Local.Now(); e.Mode != ModeReplace && local.Sub(e.overdueCounted) >= overduePause {
+	now := e.clock.Now()
+	if local := e.local.Now(); e.options.Mode != ModeReplace && local.Sub(e.overdueCounted) >= overduePause {
 		e.overdueCounted = local
 		e.fit.SawOverdue(now, e.overdue(now))
 	}
@@ -52,18 +52,18 @@ func (e *Evictor) checkFit(ctx context.Context) {
 		if f == finding {
 			value = 1
 		}
-		e.Metrics.misfit.WithLabelValues(f.String()).Set(value)
+		e.metrics.misfit.WithLabelValues(f.String()).Set(value)
 	}
-	logr.FromContextOrDiscard(ctx).Info("fit of the eviction mode changed", "mode", e.Mode, "finding", finding.String(), "message", finding.Message())
-	e.FitChanged(finding)
+	logr.FromContextOrDiscard(ctx).Info("fit of the eviction mode changed", "mode", e.options.Mode, "finding", finding.String(), "message", finding.Message())
+	e.options.FitChanged(finding)
 }
 
 // overdue returns the number of pods that Kubernetes' controllers should have evicted longer ago
 // than the patience of the mode.
 func (e *Evictor) overdue(now time.Time) int {
-	rules := e.Rules
+	rules := e.options.Rules
 	rules.Window = false
-	patience := modePatience[e.Mode]
+	patience := modePatience[e.options.Mode]
 	var due []tracker.Key
 	e.state.mu.Lock()
 	for key, of := range e.state.pending {
@@ -74,7 +74,7 @@ func (e *Evictor) overdue(now time.Time) int {
 	e.state.mu.Unlock()
 	count := 0
 	for _, key := range due {
-		situation, ok := e.Tracker.Lookup(key)
+		situation, ok := e.tracker.Lookup(key)
 		if !ok {
 			continue
 		}
@@ -86,7 +86,7 @@ func (e *Evictor) overdue(now time.Time) int {
 				if taint.Patch == (tracker.PatchRef{}) {
 					return false
 				}
-				rule, ok := e.Tracker.Rule(taint.Source.Name)
+				rule, ok := e.tracker.Rule(taint.Source.Name)
 				return ok && rule.Native != ""
 			})
 		}
@@ -100,7 +100,7 @@ func (e *Evictor) overdue(now time.Time) int {
 // counts returns the numbers of pending evictions. In mode Observe, Kubernetes evicts pods, so none is
 // overdue.
 func (e *Evictor) counts() counts {
-	s, now := e.state, e.Clock.Now()
+	s, now := e.state, e.clock.Now()
 	c := counts{pending: map[tracker.SourceKind]int{}, held: map[tracker.SourceKind]map[checks.Reason]int{}}
 	for _, kind := range carrierKinds {
 		c.held[kind] = map[checks.Reason]int{}
@@ -111,7 +111,7 @@ func (e *Evictor) counts() counts {
 		c.pending[of.source]++
 		if held := s.held.pods[key]; held != nil {
 			c.held[of.source][held.holds[0].Reason]++
-		} else if e.Mode != ModeObserve {
+		} else if e.options.Mode != ModeObserve {
 			c.overdue = max(c.overdue, now.Sub(of.at))
 		}
 	}
@@ -124,13 +124,13 @@ func (e *Evictor) watchLoops(ctx context.Context, goal *target, now time.Time) {
 	if !found {
 		return
 	}
-	e.Metrics.loops.Inc()
+	e.metrics.loops.Inc()
 	remedy := "They are evicted more slowly from now on"
 	if goal.cause.Treatment.Policy == nil {
 		remedy = "No EvictionPolicy decides about them, so they are not slowed down"
 	}
 	source := goal.cause.Taint.Author()
-	e.announce.recorder(source.Kind).Eventf(reference(source, e.Tracker.UIDOf(source)), corev1.EventTypeWarning, loopReason,
+	e.announce.recorder(source.Kind).Eventf(reference(source, e.tracker.UIDOf(source)), corev1.EventTypeWarning, loopReason,
 		"Because of taint %s %s. %s", goal.cause.Taint.String(), loop, remedy)
 	logr.FromContextOrDiscard(ctx).Info("eviction loop", "pod", goal.pod.String(), "taint", goal.cause.Taint.String(), "loop", loop)
 }

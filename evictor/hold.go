@@ -65,15 +65,15 @@ func (e *Evictor) NamespaceChanged(name string) {
 // not block.
 func (e *Evictor) PoliciesChanged() {
 	e.woken.Add(1)
-	e.rates.Update(e.Local.Now(), ratelimit.LimitsOf(e.Policies().All()))
+	e.rates.Update(e.local.Now(), ratelimit.LimitsOf(e.options.Policies().All()))
 	e.PodsChanged(e.governed())
 }
 
 // governed returns the held pods. In mode Window, it returns all pods that a taint concerns, because
 // policies and labels of namespaces determine which taints have a window.
 func (e *Evictor) governed() []tracker.Key {
-	if e.Mode == ModeWindow {
-		return e.Tracker.Exposed()
+	if e.options.Mode == ModeWindow {
+		return e.tracker.Exposed()
 	}
 	return e.state.heldKeys("")
 }

@@ -64,7 +64,7 @@ func (e *Evictor) checkTimes(source tracker.Source, taints []tracker.Taint) {
 			continue
 		}
 		direction := oddTime(taint)
-		e.Metrics.oddTimes.WithLabelValues(direction).Inc()
+		e.metrics.oddTimes.WithLabelValues(direction).Inc()
 		about := source
 		if taint.Patch != (tracker.PatchRef{}) {
 			about = taint.Author()

@@ -36,11 +36,11 @@ const (
 // newQueues makes the queues, which only wake the workers: each pod is decided about again when it
 // is woken. nodes has the nodes with taints without a time.
 func (e *Evictor) newQueues() {
-	base := controller.Base{Local: e.Local, Leads: e.Leads}
+	base := controller.Base{Local: e.local, Leads: e.options.Leads}
 	e.pods = controller.New(base, controller.Options[tracker.Key]{
-		Name: podQueue, Workers: e.Workers, RetryBase: retryBase, Started: e.queuePods, Reconcile: e.step,
+		Name: podQueue, Workers: e.options.Workers, RetryBase: retryBase, Started: e.queuePods, Reconcile: e.step,
 	})
-	base.Timeout = e.AttemptTimeout
+	base.Timeout = e.options.AttemptTimeout
 	e.nodes = controller.New(base, controller.Options[string]{
 		Name: stampQueue, RetryBase: retryBase, Started: e.queueObjects, Reconcile: e.stampStep,
 	})
@@ -74,7 +74,7 @@ func backoff[K comparable](queue *controller.Controller[K], key K, cause error) 
 
 // queuePods queues all pods that a taint concerns.
 func (e *Evictor) queuePods() {
-	exposed := e.Tracker.Exposed()
+	exposed := e.tracker.Exposed()
 	e.state.begin(sets.New(exposed...))
 	e.PodsChanged(exposed)
 }
@@ -83,10 +83,10 @@ func (e *Evictor) queuePods() {
 // which is removed if they do not exist any more.
 func (e *Evictor) queueObjects() {
 	odd := e.odd.objects()
-	for _, name := range append(e.Tracker.Tainted(), names(odd, tracker.SourceNode)...) {
+	for _, name := range append(e.tracker.Tainted(), names(odd, tracker.SourceNode)...) {
 		e.NodeChanged(name)
 	}
-	for _, name := range append(names(append(e.state.counted(), odd...), tracker.SourceRule), e.Tracker.Rules()...) {
+	for _, name := range append(names(append(e.state.counted(), odd...), tracker.SourceRule), e.tracker.Rules()...) {
 		e.RuleChanged(name)
 	}
 }
@@ -109,9 +109,9 @@ func (e *Evictor) NodeChanged(name string) {
 	if !e.running.Load() {
 		return
 	}
-	uid, taints := e.Tracker.Taints(name)
+	uid, taints := e.tracker.Taints(name)
 	e.checkTimes(tracker.Source{Kind: tracker.SourceNode, Name: name, UID: uid}, taints)
-	if lackTime(taints) && e.Mode != ModeObserve {
+	if lackTime(taints) && e.options.Mode != ModeObserve {
 		e.nodes.Add(name)
 	}
 }
@@ -125,7 +125,7 @@ func (e *Evictor) RuleChanged(name string) {
 	}
 	e.state.forgetGone(name)
 	source, taints := tracker.Source{Kind: tracker.SourceRule, Name: name}, []tracker.Taint(nil)
-	if taint, ok := e.Tracker.RuleTaint(name); ok {
+	if taint, ok := e.tracker.RuleTaint(name); ok {
 		source = taint.Source
 		if taint.Effect == corev1.TaintEffectNoExecute {
 			taints = []tracker.Taint{taint}

@@ -25,9 +25,9 @@ func (e *Evictor) Start(ctx context.Context) error {
 	if !e.waitSynced(ctx) {
 		return nil
 	}
-	e.fit.Leads(e.Clock.Now())
+	e.fit.Leads(e.clock.Now())
 	e.disruption.Reset()
-	e.observeNodes(e.Clock.Now())
+	e.observeNodes(e.clock.Now())
 	e.running.Store(true)
 	defer e.running.Store(false)
 
@@ -35,16 +35,17 @@ func (e *Evictor) Start(ctx context.Context) error {
 	running.Go(func() { _ = e.pods.Start(ctx) }) // They return no errors.
 	running.Go(func() { _ = e.nodes.Start(ctx) })
 	loop := func(work func(context.Context)) {
-		running.Go(func() { controller.Loop(ctx, "evictor", e.Local, work) })
+		running.Go(func() { controller.Loop(ctx, "evictor", e.local, work) })
 	}
-	loop(func(ctx context.Context) { e.rates.Run(ctx, e.Local, e.podsCalled) })
+	loop(func(ctx context.Context) { e.rates.Run(ctx, e.local, e.podsCalled) })
 	loop(e.housekeep)
 	for range act.LateWorkers {
 		loop(e.requests.MarkLate)
 	}
-	logr.FromContextOrDiscard(ctx).Info("evictor started", "workers", e.Workers)
+	logr.FromContextOrDiscard(ctx).Info("evictor started", "workers", e.options.Workers)
 	<-ctx.Done()
 	running.Wait()
+	e.state.begin(nil) // Held is not complete before its pods are removed.
 	e.requests.ForgetLate()
 	e.rates.Clear()
 	e.state.empty()
@@ -53,18 +54,18 @@ func (e *Evictor) Start(ctx context.Context) error {
 }
 
 func (e *Evictor) waitSynced(ctx context.Context) bool {
-	ticker := e.Local.NewTicker(syncPoll)
+	ticker := e.local.NewTicker(syncPoll)
 	defer ticker.Stop()
-	logged := e.Local.Now()
-	for !e.Synced() {
+	logged := e.local.Now()
+	for !e.options.Synced() {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-ticker.C():
 		}
-		if now := e.Local.Now(); now.Sub(logged) >= syncPatience {
+		if now := e.local.Now(); now.Sub(logged) >= syncPatience {
 			logged = now
-			logr.FromContextOrDiscard(ctx).Info("nobody is evicted yet: not everything has been listed", "missing", e.Missing())
+			logr.FromContextOrDiscard(ctx).Info("nobody is evicted yet: not everything has been listed", "missing", e.options.Missing())
 		}
 	}
 	return true
@@ -73,7 +74,7 @@ func (e *Evictor) waitSynced(ctx context.Context) bool {
 // housekeep writes summaries, removes old reads, counts the nodes that are down, and checks
 // whether the mode fits the cluster.
 func (e *Evictor) housekeep(ctx context.Context) {
-	ticker := e.Local.NewTicker(announceTick)
+	ticker := e.local.NewTicker(announceTick)
 	defer ticker.Stop()
 	for {
 		select {
@@ -81,9 +82,9 @@ func (e *Evictor) housekeep(ctx context.Context) {
 			return
 		case <-ticker.C():
 			e.announce.flush(false)
-			e.announce.flushHeld(e.state, e.Tracker.UIDOf)
+			e.announce.flushHeld(e.state, e.tracker.UIDOf)
 			e.confirm.Sweep()
-			e.observeNodes(e.Clock.Now())
+			e.observeNodes(e.clock.Now())
 			e.checkFit(ctx)
 		}
 	}
@@ -91,8 +92,4 @@ func (e *Evictor) housekeep(ctx context.Context) {
 
 // Settled reports whether every pod was processed since this replica leads, so that Held is
 // complete.
-func (e *Evictor) Settled() bool {
-	e.state.mu.Lock()
-	defer e.state.mu.Unlock()
-	return e.state.unprocessed != nil && len(e.state.unprocessed) == 0
-}
+func (e *Evictor) Settled() bool { return e.state.settled() }

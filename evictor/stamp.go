@@ -38,30 +38,30 @@ func (e *Evictor) stampStep(ctx context.Context, name string) (time.Duration, er
 // the node for the positions of the taints, and its patch tests them. It does nothing for a node
 // that was recreated, which the watch will report.
 func (e *Evictor) stamp(ctx context.Context, name string) error {
-	uid, known := e.Tracker.Taints(name)
+	uid, known := e.tracker.Taints(name)
 	if !lackTime(known) {
 		return nil
 	}
-	nodes := e.Client.CoreV1().Nodes()
-	asked := instantOf(e.Local.Now())
+	nodes := e.options.Client.CoreV1().Nodes()
+	asked := instantOf(e.local.Now())
 	node, err := nodes.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return ignoreNotFound("read node", err)
 	}
 	e.PodsChanged(e.confirm.SawNode(node, uid, asked))
-	uid, known = e.Tracker.Taints(name)
-	patch, count := stampPatch(node, known, e.Clock.Now())
+	uid, known = e.tracker.Taints(name)
+	patch, count := stampPatch(node, known, e.clock.Now())
 	if uid != node.UID || count == 0 {
 		return nil
 	}
 	body, _ := json.Marshal(patch) // Strings can be encoded.
-	asked = instantOf(e.Local.Now())
+	asked = instantOf(e.local.Now())
 	answer, err := nodes.Patch(ctx, name, types.JSONPatchType, body, metav1.PatchOptions{})
 	if err != nil {
 		return ignoreNotFound("stamp taints of node", err)
 	}
 	e.PodsChanged(e.confirm.SawNode(answer, uid, asked))
-	e.Metrics.stamped.Add(float64(count))
+	e.metrics.stamped.Add(float64(count))
 	logr.FromContextOrDiscard(ctx).Info("stamped taints", "node", name, "taints", count)
 	return nil
 }

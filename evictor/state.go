@@ -67,8 +67,8 @@ const markPause = 2 * DefaultMaxAge
 // server that fails every second request.
 const recoveryPause = 5 * time.Second
 
-// state has the pending evictions. Metrics, events and the status of rules are made from it.
-// Decisions do not depend on it.
+// state has the pending evictions, and the pods that were not processed yet. Metrics, events, the
+// status of rules, and the release of breakers are made from it. Decisions do not depend on it.
 type state struct {
 	// changed is called, without the lock, with the rules and patches whose pending or evicted
 	// pods have changed.
@@ -135,12 +135,13 @@ func (s *state) empty() {
 		}
 		clear(s.pending)
 		clear(s.unanswered)
-		s.held, s.unprocessed = newHeldPods(), nil
+		s.held = newHeldPods()
 		return distinct(rules)
 	})
 }
 
-// begin records the pods that have to be processed, all that a taint concerns.
+// begin records the pods that have to be processed, all that a taint concerns; nil when this replica
+// no longer leads.
 func (s *state) begin(pods sets.Set[tracker.Key]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,6 +153,13 @@ func (s *state) processed(key tracker.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unprocessed.Delete(key)
+}
+
+// settled reports whether all of them were processed.
+func (s *state) settled() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.unprocessed != nil && len(s.unprocessed) == 0
 }
 
 // plan records an eviction, or its new deadline, and returns a copy of it.

@@ -102,9 +102,9 @@ func names(of []tracker.Source, kind tracker.SourceKind) []string {
 // authorsChanged calls the listeners with rules and patches.
 func (e *Evictor) authorsChanged(authors []tracker.Source) {
 	if rules := names(authors, tracker.SourceRule); len(rules) > 0 {
-		e.RulesChanged(rules)
+		e.options.RulesChanged(rules)
 	}
 	if patches := names(authors, tracker.SourcePatch); len(patches) > 0 {
-		e.PatchesChanged(patches)
+		e.options.PatchesChanged(patches)
 	}
 }

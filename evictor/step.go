@@ -46,14 +46,14 @@ func (e *Evictor) process(ctx context.Context, key tracker.Key) (wait time.Durat
 	goal, wait := e.due(ctx, key, nil)
 	switch {
 	case goal == nil:
-		e.rates.Leave(e.Local.Now(), key, false)
+		e.rates.Leave(e.local.Now(), key, false)
 		return wait, nil
 	case !e.throttle.enter(ctx):
 		return 0, nil
 	}
 	var asked bool                                  // Whether the API server was asked to evict the pod.
 	defer func() { e.throttle.leave(asked, err) }() // Also after a panic.
-	ctx, cancel := context.WithTimeout(ctx, e.AttemptTimeout)
+	ctx, cancel := context.WithTimeout(ctx, e.options.AttemptTimeout)
 	defer cancel()
 	ctx, end := e.traceAttempt(ctx, goal, false)
 	defer end()
@@ -61,7 +61,7 @@ func (e *Evictor) process(ctx context.Context, key tracker.Key) (wait time.Durat
 	for goal != nil {
 		goal, wait, err = e.confirmed(ctx, goal, looked, held)
 		if err != nil {
-			e.rates.StepAside(e.Local.Now(), key)
+			e.rates.StepAside(e.local.Now(), key)
 			e.failed(ctx, key, act.Attempt{}, err)
 			return 0, err
 		}
@@ -89,7 +89,7 @@ func (e *Evictor) process(ctx context.Context, key tracker.Key) (wait time.Durat
 		}
 		goal, wait = e.due(ctx, key, held)
 	}
-	e.rates.Leave(e.Local.Now(), key, false)
+	e.rates.Leave(e.local.Now(), key, false)
 	return wait, nil
 }
 
@@ -146,12 +146,12 @@ func pick(goal *target, looked map[tracker.Source]error) (*dueReason, error) {
 // at least one reason is not held. Otherwise it returns nil and how long to wait, zero for
 // nothing to do. held are the reasons that earlier steps of the attempt found to be held.
 func (e *Evictor) due(ctx context.Context, key tracker.Key, held heldReasons) (*target, time.Duration) {
-	situation, ok := e.Tracker.Lookup(key)
+	situation, ok := e.tracker.Lookup(key)
 	if !ok {
 		e.overtaken(ctx, key, act.Gone, nil)
 		return nil, 0
 	}
-	now := e.Clock.Now()
+	now := e.clock.Now()
 	decision := e.decide(now, situation)
 	if decision.Verdict == decide.Keep {
 		e.keep(ctx, situation.Pod)
@@ -163,7 +163,7 @@ func (e *Evictor) due(ctx context.Context, key tracker.Key, held heldReasons) (*
 		traceResult(ctx, resultNotDue)
 		return nil, decision.Wait
 	}
-	if e.Mode == ModeObserve {
+	if e.options.Mode == ModeObserve {
 		return nil, longestSleep // Kubernetes evicts the pod.
 	}
 	goal := &target{pod: situation.Pod, decision: decision, pending: planned, now: now}
@@ -195,10 +195,10 @@ func (e *Evictor) due(ctx context.Context, key tracker.Key, held heldReasons) (*
 // not held. That needs no request, so pods that are held for hours put no load on the API server.
 func (e *Evictor) checkReasons(goal *target, held heldReasons) (goes, released bool) {
 	due := goal.decision.Due(goal.now)
-	set := e.Policies()
+	set := e.options.Policies()
 	var subject eviction.Subject
 	if set.Len() > 0 {
-		subject = decide.SubjectOf(&goal.pod, e.NamespaceLabels)
+		subject = decide.SubjectOf(&goal.pod, e.options.NamespaceLabels)
 	}
 	tripped := e.state.tripped(goal.pod.Key)
 	goal.due = make([]dueReason, len(due))
@@ -214,7 +214,7 @@ func (e *Evictor) checkReasons(goal *target, held heldReasons) (goes, released b
 		}
 		if reason.held == nil && tripped && !goes {
 			now := e.now()
-			answer := e.Breaker(now, &reason.Eviction)
+			answer := e.options.Breaker(now, &reason.Eviction)
 			if answer.Undo != nil {
 				answer.Undo(now, checks.Stayed)
 			}
@@ -227,18 +227,18 @@ func (e *Evictor) checkReasons(goal *target, held heldReasons) (goes, released b
 }
 
 // now returns the time by both clocks.
-func (e *Evictor) now() checks.Now { return checks.Now{Server: e.Clock.Now(), Local: e.Local.Now()} }
+func (e *Evictor) now() checks.Now { return checks.Now{Server: e.clock.Now(), Local: e.local.Now()} }
 
 // decide decides about a pod in the mode of the evictor. In mode Window, Kubernetes' own controllers
 // evict because of all reasons for which the pod has no window. A reason whose policy cannot be
 // determined yet is kept; the checks hold it when it is due.
 func (e *Evictor) decide(now time.Time, situation tracker.Situation) decide.Decision {
 	situation.Taints = e.disruption.Recount(situation.Taints)
-	decision := e.Rules.Decide(now, situation)
-	if e.Mode != ModeWindow || decision.Verdict == decide.Keep {
+	decision := e.options.Rules.Decide(now, situation)
+	if e.options.Mode != ModeWindow || decision.Verdict == decide.Keep {
 		return decision
 	}
-	set, subject := e.Policies(), decide.SubjectOf(&situation.Pod, e.NamespaceLabels)
+	set, subject := e.options.Policies(), decide.SubjectOf(&situation.Pod, e.options.NamespaceLabels)
 	return decide.NewDecision(now, slices.DeleteFunc(decision.Because, func(reason decide.Reason) bool {
 		treatment, err := decide.Treat(set, &reason, &subject)
 		return err == nil && (treatment.Policy == nil || treatment.Policy.WindowSeconds == nil)
@@ -248,7 +248,7 @@ func (e *Evictor) decide(now time.Time, situation tracker.Situation) decide.Deci
 // keep cancels the eviction of an existing pod, if there is one.
 func (e *Evictor) keep(ctx context.Context, pod tracker.Pod) {
 	if pod.Terminating {
-		now := e.Clock.Now()
+		now := e.clock.Now()
 		e.state.with(pod.Key, func(of *pendingEviction) {
 			if !of.at.After(now.Add(earlierElsewhere)) { // It was due.
 				e.fit.SawDeletion(now, &pod, of.sent || of.marked)
@@ -262,7 +262,7 @@ func (e *Evictor) keep(ctx context.Context, pod tracker.Pod) {
 	if !ok {
 		return
 	}
-	if e.Mode != ModeObserve {
+	if e.options.Mode != ModeObserve {
 		e.announce.cancelled(pod.Key, ended.source)
 	}
 	logr.FromContextOrDiscard(ctx).V(1).Info("cancelled eviction", "pod", pod.String())
@@ -276,6 +276,6 @@ func (e *Evictor) overtaken(ctx context.Context, key tracker.Key, outcome act.Ou
 	if !ok {
 		return
 	}
-	e.Metrics.ended(ended.source, ended.method, outcome, e.Clock.Now().Sub(ended.at))
+	e.metrics.ended(ended.source, ended.method, outcome, e.clock.Now().Sub(ended.at))
 	logr.FromContextOrDiscard(ctx).V(1).Info("eviction overtaken", "pod", key.String(), "outcome", outcome)
 }

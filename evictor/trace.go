@@ -26,10 +26,10 @@ const (
 // nothing without one. An attempt of a pod that waits for a rate limit has no span until the pod is
 // granted a request: the limit may allow it during the attempt.
 func (e *Evictor) traceAttempt(ctx context.Context, goal *target, granted bool) (traced context.Context, end func()) {
-	if e.Tracer == nil || trace.SpanFromContext(ctx).SpanContext().IsValid() || !granted && e.rates.Waits(goal.pod.Key) {
+	if e.options.Tracer == nil || trace.SpanFromContext(ctx).SpanContext().IsValid() || !granted && e.rates.Waits(goal.pod.Key) {
 		return ctx, func() {}
 	}
-	ctx, span := e.Tracer.Start(ctx, "eviction")
+	ctx, span := e.options.Tracer.Start(ctx, "eviction")
 	if span.IsRecording() {
 		pod := &goal.pod
 		span.SetAttributes(
@@ -64,7 +64,7 @@ func (e *Evictor) confirmTraced(ctx context.Context, object tracker.Source, need
 	if _, ok := recording(ctx); !ok {
 		return e.confirm.Confirm(ctx, object, need)
 	}
-	ctx, span := e.Tracer.Start(ctx, "confirm", trace.WithAttributes(
+	ctx, span := e.options.Tracer.Start(ctx, "confirm", trace.WithAttributes(
 		attribute.String("tollgate.source.kind", string(object.Kind)),
 		attribute.String("tollgate.source.name", object.Name),
 	))

@@ -52,7 +52,7 @@ func (k *Keeper) validApprovals(taint *tracker.Taint) []*v1alpha1.EvictionApprov
 	k.mu.Lock()
 	approvals := k.approvals
 	k.mu.Unlock()
-	server := k.Clock.Now()
+	server := k.options.Clock.Now()
 	return slices.DeleteFunc(slices.Clone(approvals), func(a *v1alpha1.EvictionApproval) bool {
 		return !server.Before(ExpiryOf(a)) || a.Spec.EvictionPolicy == "" && !k.covers(a, taint, server)
 	})
@@ -65,7 +65,7 @@ func (k *Keeper) covers(a *v1alpha1.EvictionApproval, taint *tracker.Taint, serv
 	if !taint.From(carrier.Kind, carrier.Name) || a.Spec.Taint != (v1alpha1.ApprovedTaint{Key: taint.Key, Effect: taint.Effect}) {
 		return false
 	}
-	standing, _, ok := k.Standing(carrier, taint.Key)
+	standing, _, ok := k.options.Standing(carrier, taint.Key)
 	return ok && (a.Status.UsedAt == nil || !standing.Written(server).After(a.Status.UsedAt.Add(sameAppearance)))
 }
 
@@ -75,12 +75,12 @@ func (k *Keeper) refreshApprovals(ctx context.Context) {
 	tripped := k.tripped()
 	var list v1alpha1.EvictionApprovalList
 	if len(tripped) > 0 {
-		if err := k.Approvals.List(ctx, &list); err != nil {
+		if err := k.options.Approvals.List(ctx, &list); err != nil {
 			logr.FromContextOrDiscard(ctx).V(1).Info("cannot list EvictionApprovals yet", "reason", err.Error())
 			return
 		}
 	}
-	server := k.Clock.Now()
+	server := k.options.Clock.Now()
 	var approvals []*v1alpha1.EvictionApproval
 	for i := range list.Items {
 		if a := &list.Items[i]; a.DeletionTimestamp == nil && server.Before(ExpiryOf(a)) {

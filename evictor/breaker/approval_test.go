@@ -147,7 +147,7 @@ func TestAnApprovalIsNotForATaintThatComesBack(t *testing.T) {
 func TestNothingIsApprovedWhereTaintsAreNotFollowed(t *testing.T) {
 	tripped(t, func(t *testing.T, s *store, r *replica) {
 		t.Helper()
-		r.Standing = func(tracker.Source, string) (first, last tracker.Taint, ok bool) { return first, last, false }
+		r.options.Standing = func(tracker.Source, string) (first, last tracker.Taint, ok bool) { return first, last, false }
 		s.approve("a", pods(10))
 		settle(2 * time.Second)
 		r.goes(t, 0, "p")
@@ -195,7 +195,7 @@ func TestJ01AnApprovalForAPolicyLetsPodsGoThatItsBreakerHolds(t *testing.T) {
 func TestAnApprovalForAPolicyNeedsNoTaintThatStands(t *testing.T) {
 	tripped(t, func(t *testing.T, s *store, r *replica) {
 		t.Helper()
-		r.Standing = func(tracker.Source, string) (first, last tracker.Taint, ok bool) { return first, last, false }
+		r.options.Standing = func(tracker.Source, string) (first, last tracker.Taint, ok bool) { return first, last, false }
 		s.approve("a", forPolicy("p", 3))
 		settle(2 * time.Second)
 		r.goes(t, 3, "p")
@@ -333,7 +333,7 @@ func TestAnApprovalNamesACause(t *testing.T) {
 			tripped(t, func(t *testing.T, s *store, r *replica) {
 				t.Helper()
 				added := tracker.Taint{TimeAdded: time.Now()}
-				r.Standing = func(tracker.Source, string) (first, last tracker.Taint, ok bool) { return added, added, true }
+				r.options.Standing = func(tracker.Source, string) (first, last tracker.Taint, ok bool) { return added, added, true }
 				s.approve("a", func(a *v1alpha1.EvictionApproval) {
 					taint := a.Spec.Taint
 					a.Spec = test.spec
@@ -361,7 +361,7 @@ func TestAnApprovalOfAPatchIsForAllItsRules(t *testing.T) {
 		t.Helper()
 		start := time.Now()
 		written := map[tracker.SourceKind]time.Time{tracker.SourceRule: start.Add(time.Minute), tracker.SourcePatch: start}
-		r.Standing = func(source tracker.Source, _ string) (first, last tracker.Taint, ok bool) {
+		r.options.Standing = func(source tracker.Source, _ string) (first, last tracker.Taint, ok bool) {
 			return tracker.Taint{TimeAdded: written[source.Kind]}, tracker.Taint{}, true
 		}
 		of := *cause

@@ -21,7 +21,7 @@ func (k *Keeper) Ask(_ checks.Now, of *checks.Eviction) checks.Answer {
 	if len(policies) == 0 {
 		return checks.Answer{}
 	}
-	approvals, now := k.validApprovals(&of.Taint), k.Local.Now()
+	approvals, now := k.validApprovals(&of.Taint), k.options.Local.Now()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ledgers == nil {

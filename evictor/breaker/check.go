@@ -28,7 +28,7 @@ func (k *Keeper) check(ctx context.Context, l *ledger) (time.Duration, error) {
 		return pause, nil
 	}
 	object, kind := l.object()
-	err := k.Reader.Get(ctx, types.NamespacedName{Name: l.name}, object)
+	err := k.options.Reader.Get(ctx, types.NamespacedName{Name: l.name}, object)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && (object.GetUID() != l.uid || l.approval && object.GetDeletionTimestamp() != nil):
 		if in.inForce == nil { // Otherwise pods wait until the policy is not in force any more.
@@ -41,7 +41,7 @@ func (k *Keeper) check(ctx context.Context, l *ledger) (time.Duration, error) {
 	case err != nil:
 		return 0, fmt.Errorf("read %s %s: %w", kind, l.name, err)
 	}
-	in.now, in.server = k.Local.Now(), k.Clock.Now() // The read may have taken long.
+	in.now, in.server = k.options.Local.Now(), k.options.Clock.Now() // The read may have taken long.
 	found, spec := decode(object, in.server, in.now)
 	lost, next, foreign, pause := k.observe(l, found, &spec, in)
 	if foreign && !l.approval {
@@ -55,8 +55,8 @@ func (k *Keeper) check(ctx context.Context, l *ledger) (time.Duration, error) {
 	}
 	before := object.DeepCopyObject().(client.Object)
 	next.state.encode(object, in.server)
-	err = k.Status.Patch(ctx, object, controller.ChangesTo(before))
-	k.Metrics.written(err)
+	err = k.options.Status.Patch(ctx, object, controller.ChangesTo(before))
+	k.options.Metrics.written(err)
 	k.finish(l, next, err)
 	if err != nil {
 		return 0, fmt.Errorf("write status of %s %s: %w", kind, l.name, err)
@@ -74,8 +74,8 @@ func (k *Keeper) situation(l *ledger) (in *situation, pause time.Duration, idle 
 		held = k.evictor.HeldByPolicy()[l.uid]
 	}
 	in = &situation{
-		now: k.Local.Now(), server: k.Clock.Now(), inForce: k.Policies().ByUID(l.uid),
-		live: k.Live(), held: held, attempt: k.Timeout, id: string(uuid.NewUUID()),
+		now: k.options.Local.Now(), server: k.options.Clock.Now(), inForce: k.options.Policies().ByUID(l.uid),
+		live: k.options.Live(), held: held, attempt: k.options.Timeout, id: string(uuid.NewUUID()),
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -145,14 +145,14 @@ func (k *Keeper) report(ctx context.Context, l *ledger, p *plan) {
 	}
 	log = log.WithValues("policy", l.name)
 	if p.tripped {
-		k.Metrics.trips.Inc()
+		k.options.Metrics.trips.Inc()
 		log.Info("breaker holds evictions", "limit", p.state.limit)
 		k.event(l, corev1.EventTypeWarning, "BreakerTripped", fmt.Sprintf(
 			"%d pods were let go within %s, which is the limit. What else has to leave is held: until an EvictionApproval lets it go, until it fits into the limit, or until the limit is raised.",
 			p.state.limit, p.terms.limit.Window))
 	}
 	if p.released != "" {
-		k.Metrics.releases.WithLabelValues(p.released).Inc()
+		k.options.Metrics.releases.WithLabelValues(p.released).Inc()
 		log.Info("breaker does not hold evictions any more", "reason", p.released)
 		k.event(l, corev1.EventTypeNormal, "BreakerReleased", releasedMessages[p.released])
 	}
@@ -163,7 +163,7 @@ func (k *Keeper) report(ctx context.Context, l *ledger, p *plan) {
 
 func (k *Keeper) event(l *ledger, eventType, reason, message string) {
 	about := &corev1.ObjectReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "EvictionPolicy", Name: l.name, UID: l.uid}
-	k.Recorder.Eventf(about, eventType, reason, "%s", message)
+	k.options.Recorder.Eventf(about, eventType, reason, "%s", message)
 }
 
 var releasedMessages = map[string]string{

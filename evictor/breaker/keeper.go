@@ -35,8 +35,7 @@ const approvalsKey types.UID = ""
 // Keeper keeps the breakers of EvictionPolicies. Its methods are safe for concurrent use. They do
 // not block, except Start.
 type Keeper struct {
-	Options
-
+	options Options
 	evictor evictor
 	// queue has the UIDs of the policies and approvals whose ledgers have to be checked.
 	queue *controller.Controller[types.UID]
@@ -50,7 +49,7 @@ type Keeper struct {
 
 // New returns a keeper. It starts no goroutines; Start does.
 func New(options Options) *Keeper {
-	k := &Keeper{Options: options}
+	k := &Keeper{options: options}
 	k.queue = controller.New(
 		controller.Base{Local: options.Local, Leads: options.Leads, Timeout: options.Timeout},
 		controller.Options[types.UID]{
@@ -74,7 +73,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 	<-ctx.Done()
 	k.begin(nil) // No pod is let go from now on.
 	queue.Wait()
-	k.Metrics.tripped.Set(0)
+	k.options.Metrics.tripped.Set(0)
 	return nil
 }
 
@@ -88,7 +87,7 @@ func (k *Keeper) begin(ledgers map[types.UID]*ledger) {
 // PoliciesChanged is called after the policies in force changed. It makes ledgers for new policies,
 // and has all ledgers checked.
 func (k *Keeper) PoliciesChanged() {
-	policies := k.Policies().All()
+	policies := k.options.Policies().All()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ledgers == nil {
@@ -143,7 +142,7 @@ func (k *Keeper) reconcile(ctx context.Context, uid types.UID) (time.Duration, e
 	k.mu.Lock()
 	l := k.ledgers[uid]
 	if l != nil {
-		pause, held = l.pause.Sub(k.Local.Now()), l.tripped()
+		pause, held = l.pause.Sub(k.options.Local.Now()), l.tripped()
 	}
 	k.mu.Unlock()
 	switch {
@@ -167,7 +166,7 @@ func (k *Keeper) reconcile(ctx context.Context, uid types.UID) (time.Duration, e
 	l.failed = err != nil
 	again := k.schedule(l, pause)
 	tripped := k.tripped()
-	k.Metrics.tripped.Set(float64(len(tripped)))
+	k.options.Metrics.tripped.Set(float64(len(tripped)))
 	switch holds := slices.Contains(tripped, uid); {
 	case held && !holds:
 		k.evictor.WakeHeld(uid)
@@ -185,7 +184,7 @@ func (k *Keeper) reconcile(ctx context.Context, uid types.UID) (time.Duration, e
 func (k *Keeper) schedule(l *ledger, pause time.Duration) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	l.pause = k.Local.Now().Add(pause)
+	l.pause = k.options.Local.Now().Add(pause)
 	if l.terms == nil || l.tripped() || len(l.reservations) > 0 {
 		return pause + activePause
 	}

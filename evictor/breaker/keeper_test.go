@@ -281,7 +281,7 @@ func TestAPolicyThatIsCreatedAnewCountsAnew(t *testing.T) {
 		})
 		r.PoliciesChanged()
 		settle(time.Minute)
-		again := r.Policies().All()
+		again := r.options.Policies().All()
 		answer := r.Ask(newUID(), again, cause)
 		time.Sleep(answer.Wait)
 		require.NotNil(t, r.Ask(newUID(), again, cause).Permit)

@@ -32,7 +32,7 @@ func TestINV5RoomThatIsGivenBackIsNotHandedOutToAPodThatAskedBefore(t *testing.T
 		s := newStore()
 		s.change("p", bounded(64*3, time.Hour)) // It grants three pods at least.
 		r, local := newReplica(s), &slowClock{}
-		r.Local = local
+		r.options.Local = local
 		r.lead(t)
 		gone, _ := r.try(1, "p")
 		from := time.Now()

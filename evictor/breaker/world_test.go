@@ -466,7 +466,7 @@ func (r *replica) Ask(pod types.UID, policies []*eviction.Policy, taint *tracker
 
 // policies returns the policies in force with these names.
 func (r *replica) policies(names ...string) []*eviction.Policy {
-	set := r.Policies()
+	set := r.options.Policies()
 	var list []*eviction.Policy
 	for _, name := range names {
 		list = append(list, set.ByUID(types.UID("uid of "+name)))

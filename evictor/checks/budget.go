@@ -27,7 +27,7 @@ const (
 // waits occupies no worker, no token of a rate limit and no room in a breaker, so that a budget of
 // many pods does not slow down others. It is goroutine-safe.
 type Budgets struct {
-	BudgetOptions
+	options BudgetOptions
 
 	mu sync.Mutex
 	// asked has the budgets that are asked or waited for, by UID.
@@ -57,7 +57,7 @@ type askedBudget struct {
 
 // NewBudgets returns a check without pods.
 func NewBudgets(options BudgetOptions) *Budgets {
-	return &Budgets{BudgetOptions: options, asked: map[types.UID]*askedBudget{}}
+	return &Budgets{options: options, asked: map[types.UID]*askedBudget{}}
 }
 
 // Ask is a Check.
@@ -71,7 +71,7 @@ func (b *Budgets) Ask(now Now, of *Eviction) Answer {
 	}
 	return Answer{Undo: func(now Now, _ End) {
 		if keys := b.leave(now.Local, budget); len(keys) > 0 {
-			b.Wake(keys)
+			b.options.Wake(keys)
 		}
 	}}
 }
@@ -83,7 +83,7 @@ func (b *Budgets) only(of *Eviction) types.UID {
 		return ""
 	}
 	var only types.UID
-	budgets := b.Of(of.Pod.Namespace)
+	budgets := b.options.Of(of.Pod.Namespace)
 	for i := range budgets {
 		if !budgets[i].Guards(of.Pod) {
 			continue
@@ -128,7 +128,7 @@ func (b *Budgets) leave(now time.Time, budget types.UID) []tracker.Key {
 		key := at.queue[0]
 		at.queue = at.queue[1:]
 		delete(at.waits, key)
-		if b.Pending(key) {
+		if b.options.Pending(key) {
 			at.woken[key] = now
 			woken = append(woken, key)
 			places--

@@ -48,7 +48,7 @@ func TestG18BudgetsAreAskedByFewAtOnce(t *testing.T) {
 	t.Run("whoever need not leave any more is passed over", func(t *testing.T) {
 		t.Parallel()
 		d := full(t, 10)
-		d.Pending = func(k tracker.Key) bool { return k == key(askedAtOnce+9) }
+		d.options.Pending = func(k tracker.Key) bool { return k == key(askedAtOnce+9) }
 		require.Equal(t, []tracker.Key{key(askedAtOnce + 9)}, d.leave(now, "b"))
 	})
 
