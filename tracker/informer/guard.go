@@ -64,7 +64,9 @@ func NewGuard(options GuardOptions) *Guard {
 	options.Silence = cmp.Or(options.Silence, defaultSilence)
 	options.ListTimeout = cmp.Or(options.ListTimeout, defaultListTimeout)
 	options.Pause = cmp.Or(options.Pause, defaultPause)
-	options.Metrics = cmp.Or(options.Metrics, NewMetrics(nil))
+	if options.Metrics == nil {
+		options.Metrics = NewMetrics(nil)
+	}
 	return &Guard{options: options}
 }
 

@@ -164,7 +164,7 @@ func (w *Watch) Forget(keep func(object any) bool) {
 
 // Permitted finds out whether one may list and watch through a client, by doing
 // both for a moment.
-func Permitted[L runtime.Object](ctx context.Context, through lister[L]) error {
+func Permitted(ctx context.Context, through dynamic.ResourceInterface) error {
 	if _, err := through.List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
 		return err
 	}

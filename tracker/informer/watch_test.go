@@ -37,6 +37,21 @@ func dynamicRule(t *testing.T, version string, rule *resourcev1.DeviceTaintRule)
 	return object
 }
 
+// probed is a client of slices and claims, the first of which may not be listed if refused is an error.
+func probed(refused error) *dynamicfake.FakeDynamicClient {
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		slicesResource: "ResourceSliceList", claimsResource: "ResourceClaimList",
+	})
+	if refused != nil {
+		client.PrependReactor("list", slicesResource.Resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, refused
+		})
+	}
+	return client
+}
+
+var slicesResource, claimsResource = resourcev1.SchemeGroupVersion.WithResource("resourceslices"), resourcev1.SchemeGroupVersion.WithResource("resourceclaims")
+
 func dynamicClient(version string, objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
 	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 		map[schema.GroupVersionResource]string{informer.RuleResource.WithVersion(version): "DeviceTaintRuleList"}, objects...)
@@ -133,15 +148,15 @@ func TestWatch(t *testing.T) {
 		watch := informer.NewSliceWatch(client, newDevices(t).feed.Slices(), func(err error) { reports <- err })
 		run(t, watch.Run)
 		require.ErrorIs(t, <-reports, forbidden)
-		require.Error(t, informer.Permitted(t.Context(), client.ResourceV1().ResourceSlices()))
-		require.NoError(t, informer.Permitted(t.Context(), client.ResourceV1().ResourceClaims(metav1.NamespaceAll)))
+		require.ErrorIs(t, informer.Permitted(t.Context(), probed(forbidden).Resource(slicesResource)), forbidden)
+		require.NoError(t, informer.Permitted(t.Context(), probed(forbidden).Resource(claimsResource)))
 	})
 
 	t.Run("F10 to be permitted is to list and to watch", func(t *testing.T) {
 		t.Parallel()
-		client := fake.NewClientset()
+		client := probed(nil)
 		client.PrependWatchReactor("resourceclaims", clienttesting.DefaultWatchReactor(nil, errors.New("no role")))
-		require.ErrorContains(t, informer.Permitted(t.Context(), client.ResourceV1().ResourceClaims(metav1.NamespaceAll)), "no role")
+		require.ErrorContains(t, informer.Permitted(t.Context(), client.Resource(claimsResource)), "no role")
 	})
 }
 

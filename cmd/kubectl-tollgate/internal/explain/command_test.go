@@ -178,6 +178,22 @@ func ask(t *testing.T, f *fakes, kind, name, output string) (out, notes string, 
 	return text.String(), said.String(), err
 }
 
+func TestAnEventThatSeveralRequestsReturnIsShownOnce(t *testing.T) {
+	t.Parallel()
+	// The fake answers each request with all events of the namespace.
+	held := func(name, kind, of, reason string) string {
+		return "{apiVersion: v1, kind: Event, metadata: {name: " + name + ", namespace: " + metav1.NamespaceDefault + "}, lastTimestamp: \"2026-03-01T11:59:00Z\", " +
+			"involvedObject: {apiVersion: v1, kind: " + kind + ", name: " + of + "}, reason: " + reason + ", message: " + name + "}"
+	}
+	f := newFakes(t, tollgate).add(t, tainted, held("first", "Node", "n-1", "EvictionHeld"), held("second", "Node", "n-1", "EvictionReleased"))
+	out, _, err := ask(t, f, kindNode, "n-1", "json")
+	require.NoError(t, err)
+	var node Node
+	require.NoError(t, json.Unmarshal([]byte(out), &node))
+	require.Len(t, node.Events, 2)
+	require.Equal(t, []string{"first", "second"}, []string{node.Events[0].Message, node.Events[1].Message})
+}
+
 func TestExplainReadsWhatTheAnswerFollowsFrom(t *testing.T) {
 	t.Parallel()
 	f := newFakes(t, tollgate).add(t, tainted, commandWaiting, namespace, gpu, commandGpus, slice, rule, grants)

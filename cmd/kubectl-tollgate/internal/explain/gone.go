@@ -183,18 +183,17 @@ const (
 	reasonFailedCreate   = "FailedCreate"
 )
 
-// newest returns the events that match a filter, the newest first, and once if they were read for two
-// reasons.
+// newest returns the events that match a filter, the newest first.
 func (w *World) newest(matches func(*corev1.Event) bool) (list []*corev1.Event) {
 	for _, e := range w.Events {
 		if matches(e) {
 			list = append(list, e)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b *corev1.Event) int {
-		return cmp.Or(evictions.EventTime(b).Compare(evictions.EventTime(a)), cmp.Compare(a.Name, b.Name))
+	slices.SortFunc(list, func(a, b *corev1.Event) int {
+		return cmp.Or(evictions.EventTime(b).Compare(evictions.EventTime(a)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Namespace, b.Namespace))
 	})
-	return slices.CompactFunc(list, func(a, b *corev1.Event) bool { return a.Namespace == b.Namespace && a.Name == b.Name })
+	return list
 }
 
 // shown returns the first events as JSON has them.

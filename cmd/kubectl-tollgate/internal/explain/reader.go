@@ -2,6 +2,7 @@ package explain
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -87,11 +88,14 @@ func (r *reader) events(ctx context.Context) error {
 	for _, reason := range reasons {
 		queries = append(queries, query{cluster, "reason", reason})
 	}
+	read := map[string]*corev1.Event{} // by namespace and name: queries overlap
+	defer func() { r.Events = slices.Collect(maps.Values(read)) }()
 	for _, q := range queries {
 		source := state.NewSource(r.Clients, state.EventResource, r.Kubernetes.CoreV1().Events(q.namespace), &corev1.Event{})
 		source.FieldSelector = fields.OneTermEqualSelector(q.field, q.value).String()
 		err := source.Each(ctx, r.Clients, "", func(object runtime.Object) error {
-			r.Events = append(r.Events, object.(*corev1.Event))
+			event := object.(*corev1.Event)
+			read[event.Namespace+"/"+event.Name] = event
 			r.Evictions.Events.Add(object)
 			return nil
 		})
