@@ -283,7 +283,7 @@ func (c *Cluster) Again(ctx context.Context, clients *cli.Clients, now time.Time
 }
 
 // With returns a copy of c for now, with the tracker and the EvictionPolicies that watches keep up to
-// date.
+// date. Both share what could not be read, so no more may be noted in either.
 func (c *Cluster) With(now time.Time, kept *tracker.Tracker, policies []v1alpha1.EvictionPolicy) *Cluster {
 	with := *c
 	with.Now, with.Tracker, with.EvictionPolicies = now, kept, policies
