@@ -45,7 +45,6 @@ func (e *Evictor) Start(ctx context.Context) error {
 	logr.FromContextOrDiscard(ctx).Info("evictor started", "workers", e.options.Workers)
 	<-ctx.Done()
 	running.Wait()
-	e.state.begin(nil) // Held is not complete before its pods are removed.
 	e.requests.ForgetLate()
 	e.rates.Clear()
 	e.state.empty()

@@ -135,13 +135,12 @@ func (s *state) empty() {
 		}
 		clear(s.pending)
 		clear(s.unanswered)
-		s.held = newHeldPods()
+		s.held, s.unprocessed = newHeldPods(), nil
 		return distinct(rules)
 	})
 }
 
-// begin records the pods that have to be processed, all that a taint concerns; nil when this replica
-// no longer leads.
+// begin records the pods that have to be processed, all that a taint concerns.
 func (s *state) begin(pods sets.Set[tracker.Key]) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -48,8 +48,11 @@ func (c *command) scan(ctx context.Context, given Policies, report *Report) erro
 		namespace = metav1.NamespaceAll
 	}
 	if len(c.policies) == 0 {
-		// A guard of a PlacementPolicy is a TolerationPolicy, too.
-		if err := given.readAll(ctx, clients, "-p", "tolerationpolicies", "placementpolicies"); err != nil {
+		err := given.readAll(ctx, clients, "-p", "tolerationpolicies")
+		if err == nil { // A guard of a PlacementPolicy is a TolerationPolicy, too.
+			_, err = given.read(ctx, clients, "placementpolicies")
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -14,24 +14,34 @@ import (
 
 	"github.com/tollgate-dev/tollgate/api/v1alpha1"
 	"github.com/tollgate-dev/tollgate/cmd/kubectl-tollgate/internal/cli"
+	"github.com/tollgate-dev/tollgate/policy"
 	"github.com/tollgate-dev/tollgate/policy/placement"
 	"github.com/tollgate-dev/tollgate/policy/vap"
 )
 
-// readFile returns the policies in a file, or in standard input.
+// exportedKinds are the kinds of policies that can be exported, a PlacementPolicy by its guard.
+var exportedKinds = []string{"TolerationPolicy", "TaintPolicy", "PlacementPolicy"}
+
+// readFile returns the policies in a file, or in standard input. Two of one kind and name are an error.
 func readFile(file string, stdin io.Reader) (policies, error) {
 	objects, err := cli.ReadManifests([]string{file}, stdin)
 	if err != nil {
 		return policies{}, err
 	}
-	found, err := (Policies{}).With(objects)
-	if err != nil {
-		return policies{}, err
+	objects = slices.DeleteFunc(objects, func(o cli.Object) bool { return !slices.Contains(exportedKinds, o.GetKind()) })
+	positions := map[string]cli.Position{}
+	for _, o := range objects {
+		key := policy.Ref(o.GetKind(), o.GetName())
+		if at, twice := positions[key]; twice {
+			return policies{}, fmt.Errorf("%s: %s is in %s already", o.Position, key, at)
+		}
+		positions[key] = o.Position
 	}
-	return found.exportable()
+	found, err := (Policies{}).With(objects)
+	return found.apart(), err
 }
 
-// readCluster returns the policies in a cluster.
+// readCluster returns the policies in a cluster. A PlacementPolicy with a guard has to be valid.
 func readCluster(ctx context.Context, clients *cli.Clients) (policies, error) {
 	found := Policies{}
 	err := found.readAll(ctx, clients, "-f", "tolerationpolicies", "taintpolicies", "placementpolicies")
@@ -39,13 +49,8 @@ func readCluster(ctx context.Context, clients *cli.Clients) (policies, error) {
 	if err != nil {
 		return policies{}, err
 	}
-	return found.exportable()
-}
-
-// exportable returns the policies that can be exported. A PlacementPolicy with a guard has to be valid.
-func (p Policies) exportable() (policies, error) {
-	for _, key := range slices.Sorted(maps.Keys(p)) {
-		placing, ok := p[key].(*v1alpha1.PlacementPolicy)
+	for _, key := range slices.Sorted(maps.Keys(found)) {
+		placing, ok := found[key].(*v1alpha1.PlacementPolicy)
 		if !ok || placing.Spec.Guard == nil {
 			continue
 		}
@@ -53,7 +58,7 @@ func (p Policies) exportable() (policies, error) {
 			return policies{}, fmt.Errorf("read %s: %w", key, errs.ToAggregate())
 		}
 	}
-	return p.apart(), nil
+	return found.apart(), nil
 }
 
 // write writes objects. It is an error if two policies are exported under one name, as a guard and

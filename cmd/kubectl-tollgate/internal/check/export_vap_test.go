@@ -115,8 +115,10 @@ spec:
 func TestWhatCannotBeReadIsAnError(t *testing.T) {
 	t.Parallel()
 	for sentence, c := range map[string]struct{ text, problem string }{
-		"a file without policies":     {"kind: Pod\napiVersion: v1\n", "there is no TolerationPolicy and no TaintPolicy in the file"},
-		"a policy with a fault":       {"kind: TolerationPolicy\napiVersion: tollgate.dev/v1alpha1\nmetadata: {name: p}\nspec: {taints: [{key: '**'}]}\n", "spec.taints[0].key"},
+		"a file without policies": {"kind: Pod\napiVersion: v1\n", "there is no TolerationPolicy and no TaintPolicy in the file"},
+		"a policy with a fault":   {"kind: TolerationPolicy\napiVersion: tollgate.dev/v1alpha1\nmetadata: {name: p}\nspec: {taints: [{key: '**'}]}\n", "spec.taints[0].key"},
+		"two policies of one name": {"kind: TaintPolicy\napiVersion: tollgate.dev/v1alpha1\nmetadata: {name: p}\nspec: {taints: [{key: a}]}\n---\n" +
+			"kind: TaintPolicy\napiVersion: tollgate.dev/v1alpha1\nmetadata: {name: p}\nspec: {taints: [{key: b}]}\n", "<stdin>:6: TaintPolicy/p is in <stdin>:1 already"},
 		"a policy without a name":     {"kind: TolerationPolicy\napiVersion: tollgate.dev/v1alpha1\nspec: {taints: [{key: a}]}\n", "<stdin>:1: TolerationPolicy : metadata.name: a policy has to have a name"},
 		"a policy in another version": {"kind: TolerationPolicy\napiVersion: tollgate.dev/v1\nmetadata: {name: p}\nspec: {taints: [{key: a}]}\n", "apiVersion is tollgate.dev/v1, want tollgate.dev/v1alpha1"},
 		"a field with a typo":         {"kind: TolerationPolicy\napiVersion: tollgate.dev/v1alpha1\nspec: {taint: []}\n", `unknown field "spec.taint"`},
@@ -189,6 +191,14 @@ func TestPoliciesOfAClusterAreExported(t *testing.T) {
 	require.Contains(t, out.String(), "name: tollgate-taints-b-nodes")
 	require.Contains(t, out.String(), "name: tollgate-tolerations-placementpolicy-c-pods")
 	require.NotContains(t, out.String(), "placementpolicy-d")
+}
+
+func TestPoliciesThatAreNotExportedMayHaveFaults(t *testing.T) {
+	t.Parallel()
+	out, _, err := runVAP(t, "-", "kind: EvictionPolicy\napiVersion: tollgate.dev/v1alpha1\nspec: {pace: fast}\n---\n"+
+		"kind: TolerationPolicy\napiVersion: tollgate.dev/v1alpha1\nmetadata: {name: p}\nspec: {taints: [{key: a}]}\n")
+	require.NoError(t, err)
+	require.Contains(t, out, "name: tollgate-tolerations-p-pods")
 }
 
 func TestAnEmptyClusterHasNothingToExport(t *testing.T) {

@@ -83,7 +83,7 @@ func oneOf(flag, value string, values []string) error {
 	return fmt.Errorf("--%s is %q, want one of %s", flag, value, strings.TrimPrefix(strings.Join(values, ", "), ", "))
 }
 
-// Print writes a value as kubectl does, as YAML, as JSON, or the part that a template selects.
+// Print writes a value as YAML, as JSON with kubectl's indentation, or the part that a template selects.
 func Print(out io.Writer, format string, value any) error {
 	switch format {
 	case "yaml":

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -180,18 +181,25 @@ func ask(t *testing.T, f *fakes, kind, name, output string) (out, notes string, 
 
 func TestAnEventThatSeveralRequestsReturnIsShownOnce(t *testing.T) {
 	t.Parallel()
-	// The fake answers each request with all events of the namespace.
-	held := func(name, kind, of, reason string) string {
-		return "{apiVersion: v1, kind: Event, metadata: {name: " + name + ", namespace: " + metav1.NamespaceDefault + "}, lastTimestamp: \"2026-03-01T11:59:00Z\", " +
-			"involvedObject: {apiVersion: v1, kind: " + kind + ", name: " + of + "}, reason: " + reason + ", message: " + name + "}"
+	held := func(name, reason string, minute int) corev1.Event {
+		return corev1.Event{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault}, Reason: reason, Message: name,
+			InvolvedObject: corev1.ObjectReference{Kind: "Node", Name: "n-1"}, LastTimestamp: metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute)),
+		}
 	}
-	f := newFakes(t, tollgate).add(t, tainted, held("first", "Node", "n-1", "EvictionHeld"), held("second", "Node", "n-1", "EvictionReleased"))
+	f, requests := newFakes(t, tollgate).add(t, tainted), 0
+	// Each request returns both events. The first of them is renewed before each.
+	f.typed.PrependReactor("list", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+		requests++
+		return true, &corev1.EventList{Items: []corev1.Event{held("renewed", "EvictionHeld", -10*(4-requests)), held("other", "EvictionReleased", -15)}}, nil
+	})
 	out, _, err := ask(t, f, kindNode, "n-1", "json")
 	require.NoError(t, err)
+	require.Equal(t, 3, requests)
 	var node Node
 	require.NoError(t, json.Unmarshal([]byte(out), &node))
 	require.Len(t, node.Events, 2)
-	require.Equal(t, []string{"first", "second"}, []string{node.Events[0].Message, node.Events[1].Message})
+	require.Equal(t, []string{"renewed", "other"}, []string{node.Events[0].Message, node.Events[1].Message})
 }
 
 func TestExplainReadsWhatTheAnswerFollowsFrom(t *testing.T) {

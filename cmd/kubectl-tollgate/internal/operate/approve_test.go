@@ -199,6 +199,24 @@ func TestSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
+func TestWhatWasCreatedBeforeAnErrorIsWritten(t *testing.T) {
+	t.Parallel()
+	for output, want := range map[string]string{"": "created\n", "name": "evictionapproval.tollgate.dev/n1-broken-*\n", "yaml": "apiVersion: tollgate.dev/v1alpha1\nkind: EvictionApproval\n"} {
+		clients, requests := clientsOf(t, true, world(t)...), 0
+		clients.Dynamic.(*dynamicfake.FakeDynamicClient).PrependReactor("create", "evictionapprovals", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if requests++; requests > 1 {
+				return true, nil, errors.New("down")
+			}
+			return true, action.(clienttesting.CreateActionImpl).Object, nil
+		})
+		out, _, err := approves(t, clients, strings.TrimSuffix("policy default --yes -o "+output, " -o "))
+		require.EqualError(t, err, "create EvictionApproval: down")
+		require.Equal(t, 2, requests)
+		require.Contains(t, out, want)
+		require.Equal(t, 1, strings.Count(out, "n1-broken-"), out)
+	}
+}
+
 func TestErrorsOfTheAPIServerAreShownAsTheyAre(t *testing.T) {
 	t.Parallel()
 	resource := schema.GroupResource{Group: "tollgate.dev", Resource: "evictionapprovals"}
